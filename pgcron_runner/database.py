@@ -1,0 +1,387 @@
+"""Sessions with Postgres: how they are opened, what they are set to, and how they come back. The home of psycopg.
+
+It must not know jobs, runs or workers beyond the name that a session carries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
+from typing import Any, TypeAlias
+
+import psycopg
+from psycopg import pq
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.rows import TupleRow
+from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
+
+from pgcron_runner.errors import DatabaseRefused, DatabaseUnavailable, InvalidInput, PgcronError, SchemaMissing
+from pgcron_runner.logs import get_logger
+
+Connection: TypeAlias = psycopg.AsyncConnection[TupleRow]
+Notice: TypeAlias = psycopg.errors.Diagnostic
+DatabaseError = psycopg.Error
+DataError = psycopg.DataError
+UniqueViolation = psycopg.errors.UniqueViolation
+LockNotAvailable = psycopg.errors.LockNotAvailable
+
+log = get_logger(__name__)
+
+# A gap in the network must be noticed well inside a lease; both directions need both settings (measured: keepalives
+# alone hang on unacknowledged data, tcp_user_timeout alone hangs when idle).
+_CLIENT_SIDE = {
+    "connect_timeout": "5",
+    "keepalives": "1",
+    "keepalives_idle": "5",
+    "keepalives_interval": "2",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "10000",
+    "target_session_attrs": "read-write",
+    "client_encoding": "UTF8",
+}
+_SERVER_SIDE = {
+    "idle_in_transaction_session_timeout": "10s",
+    "client_connection_check_interval": "2s",
+    "tcp_keepalives_idle": "5",
+    "tcp_keepalives_interval": "2",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "10s",
+}
+# Ours alone: a role's or database's own settings must not change what our statements mean or how they are planned.
+_OWN_STATEMENTS = {
+    **_SERVER_SIDE,
+    "TimeZone": "UTC",
+    "DateStyle": "ISO,YMD",
+    "IntervalStyle": "postgres",
+    "search_path": "pg_catalog",
+    "default_transaction_isolation": "read committed",
+    "statement_timeout": "10s",
+    "lock_timeout": "5s",
+    # Every statement of ours has its index. A plan made while the tables were empty would otherwise stay a
+    # sequential scan for as long as the session lives.
+    "enable_seqscan": "off",
+    "jit": "off",
+}
+
+
+class Purpose(Enum):
+    """What a session is for; decides its settings."""
+
+    CONTROL = "control"
+    RECORD = "record"
+    LISTEN = "listen"
+    JOB = "job"
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """Where Postgres is: a libpq connection string (empty: libpq's own environment) and the name sessions carry."""
+
+    conninfo: str = ""
+    application_name: str = "pgcron-runner"
+    lease: timedelta = timedelta(seconds=30)
+
+    async def connect(self, purpose: Purpose) -> Connection:
+        """One session, set up for its purpose and checked.
+
+        Raises DatabaseUnavailable where waiting may help and DatabaseRefused where it cannot; both are sentences.
+        """
+        try:
+            connection = await psycopg.AsyncConnection.connect(
+                self.conninfo,
+                autocommit=True,
+                # A job's session is reset with DISCARD ALL, which drops prepared statements behind psycopg's back.
+                prepare_threshold=None if purpose is Purpose.JOB else 3,
+                **self._parameters(purpose),
+            )
+        except psycopg.Error as error:
+            raise explain(error) from error
+        try:
+            await _check(connection)
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+    def _parameters(self, purpose: Purpose) -> dict[str, Any]:
+        given = _given(self.conninfo)
+        settings = session_settings(purpose, self.lease)
+        options = " ".join(f"-c {name}={_escaped(value)}" for name, value in settings.items())
+        parameters = {key: value for key, value in _CLIENT_SIDE.items() if key not in given}
+        return parameters | {
+            "options": f"{given.get('options', '')} {options}".strip(),
+            "application_name": self.application_name,
+        }
+
+
+def session_settings(purpose: Purpose, lease: timedelta) -> dict[str, str]:
+    """The settings of a session. All can be set by an ordinary role."""
+    milliseconds = lease // timedelta(milliseconds=1)
+    match purpose:
+        case Purpose.CONTROL:
+            # The idle limit is the only one that frees the locks of a silently cut session in every idle case; a
+            # statement that takes longer than a part of the lease could cost the lease itself.
+            return _OWN_STATEMENTS | {
+                "idle_session_timeout": str(milliseconds * 9 // 10),
+                "statement_timeout": str(min(10_000, milliseconds // 3)),
+                "lock_timeout": str(min(2_000, milliseconds // 6)),
+            }
+        case Purpose.RECORD | Purpose.LISTEN:
+            return dict(_OWN_STATEMENTS)
+        case Purpose.JOB:
+            # The job's own text runs here, under the role's and database's own settings.
+            return _SERVER_SIDE | {"idle_in_transaction_session_timeout": "60s"}
+        case Purpose.ADMIN:
+            return _OWN_STATEMENTS | {"statement_timeout": "60s", "enable_seqscan": "on"}
+
+
+def resolve_dsn(given: str | None) -> str:
+    """The connection string: the flag, else PGCRON_DSN, else empty for libpq's own PG* environment."""
+    text = given or os.environ.get("PGCRON_DSN") or ""
+    _given(text)
+    return text
+
+
+def _given(conninfo: str) -> dict[str, Any]:
+    try:
+        return conninfo_to_dict(conninfo)
+    except psycopg.ProgrammingError as error:
+        # The text may hold a password: it is not repeated.
+        raise InvalidInput(
+            "dsn", "(not shown)", "is not a connection string", example="postgresql://user@host/database"
+        ) from error
+
+
+def _escaped(value: str) -> str:
+    return re.sub(r"([\\ ])", r"\\\1", value)
+
+
+async def _check(connection: Connection) -> None:
+    """Sees that the session is what it seems: not shared by a pooler, and able to write."""
+    cursor = await connection.execute(
+        "select pg_backend_pid(), pg_is_in_recovery(), current_setting('transaction_read_only')"
+    )
+    row = await cursor.fetchone()
+    assert row is not None
+    if row[0] != connection.info.backend_pid:
+        raise DatabaseRefused(
+            "A connection pooler in transaction mode is in between: advisory locks and LISTEN do not survive it. "
+            "Connect to Postgres directly, or to a pool with pool_mode=session."
+        )
+    if row[1] or row[2] == "on":
+        raise DatabaseUnavailable("This Postgres is a standby or read-only; waiting for one that can write.")
+
+
+_REFUSALS = (
+    (r"password authentication failed|no password supplied", "Postgres refuses the password"),
+    (r"role \S+ does not exist|no pg_hba\.conf entry|authentication failed", "Postgres refuses this role"),
+    (r"database \S+ does not exist", "There is no such database"),
+    (
+        r"unsupported startup parameter",
+        "A connection pooler in between refuses our session settings: connect to Postgres directly",
+    ),
+)
+_OUTAGES = (
+    (r"too many clients|connection slots|too many connections", "Postgres has no free connection (max_connections)"),
+    (
+        r"session is read-only|hot standby|not currently primary",
+        "This Postgres is a standby or read-only; waiting for one that can write",
+    ),
+    (r"starting up|shutting down|recovery mode|not yet accepting", "Postgres is starting up or shutting down"),
+)
+
+
+def explain(error: psycopg.Error) -> PgcronError:
+    """The plain sentence for what psycopg raised, as an error that says whether waiting helps."""
+    text = " ".join(str(error).split())
+    match error.sqlstate:
+        case "25006":
+            return DatabaseUnavailable("This Postgres is a standby or read-only; waiting for one that can write.")
+        case "3F000" | "42P01":
+            return SchemaMissing()
+        case "42501":
+            return DatabaseRefused(f"The role lacks a right: {text}. Grant it, or run as the role that migrated.")
+    for pattern, sentence in _REFUSALS:
+        if re.search(pattern, text):
+            return DatabaseRefused(f"{sentence}: {text}")
+    for pattern, sentence in _OUTAGES:
+        if re.search(pattern, text):
+            return DatabaseUnavailable(f"{sentence}: {text}")
+    return DatabaseUnavailable(f"Postgres cannot be reached: {text}")
+
+
+def is_connection_lost(connection: Connection, error: BaseException) -> bool:
+    """True where the session is of no more use: closed, broken, or its server can no longer write."""
+    read_only = isinstance(error, psycopg.Error) and error.sqlstate == "25006"
+    return read_only or connection.closed or connection.info.status is not pq.ConnStatus.OK
+
+
+class Session:
+    """One session that comes back: whoever uses it waits until it is there; one user at a time.
+
+    `on_connect` runs on each new connection before anyone else may use it.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        purpose: Purpose,
+        *,
+        on_connect: Callable[[Connection], Awaitable[None]] | None = None,
+    ) -> None:
+        self._database = database
+        self._purpose = purpose
+        self._on_connect = on_connect
+        self._connection: Connection | None = None
+        self._lock = asyncio.Lock()
+        self._ever_connected = False
+
+    @asynccontextmanager
+    async def use(self) -> AsyncIterator[Connection]:
+        """The connection, alone. A lost one raises DatabaseUnavailable here and is opened anew at the next use."""
+        async with self._lock:
+            connection = self._connection or await self._reconnect()
+            try:
+                yield connection
+            except psycopg.Error as error:
+                if not is_connection_lost(connection, error):
+                    raise
+                await self._drop(str(explain(error)))
+                raise explain(error) from error
+            except asyncio.CancelledError:
+                # Cancelled in the middle of a statement: what the session holds now is not known.
+                if connection.info.transaction_status is not pq.TransactionStatus.IDLE:
+                    await self._drop("interrupted")
+                raise
+
+    async def connect_once(self) -> None:
+        """Opens the session without waiting for better times: the first connect of a program. Raises as `connect`."""
+        async with self._lock:
+            if self._connection is None:
+                self._connection = await self._open()
+
+    async def close(self) -> None:
+        """Ends the session. A later use opens a new one."""
+        async with self._lock:
+            await self._drop(None)
+
+    async def _reconnect(self) -> Connection:
+        started, said = time.monotonic(), ""
+        retrying = AsyncRetrying(
+            wait=wait_random_exponential(multiplier=0.1, max=5),
+            # After the first success a refusal may be an administrator's passing mistake: wait for its mending.
+            retry=retry_if_exception_type(
+                (DatabaseUnavailable, DatabaseRefused) if self._ever_connected else DatabaseUnavailable
+            ),
+        )
+        async for attempt in retrying:
+            with attempt:
+                try:
+                    self._connection = await self._open()
+                except PgcronError as error:
+                    if str(error) != said:
+                        said = str(error)
+                        log.warning(
+                            "database_away",
+                            session=self._purpose.value,
+                            error=said,
+                            consequence="waiting; nothing new starts",
+                        )
+                    raise
+        if said:
+            log.info("database_back", session=self._purpose.value, after_s=round(time.monotonic() - started, 1))
+        assert self._connection is not None
+        return self._connection
+
+    async def _open(self) -> Connection:
+        connection = await self._database.connect(self._purpose)
+        try:
+            if self._on_connect is not None:
+                await self._on_connect(connection)
+        except psycopg.Error as error:
+            await connection.close()
+            raise explain(error) from error
+        except BaseException:
+            await connection.close()
+            raise
+        self._ever_connected = True
+        return connection
+
+    async def _drop(self, why: str | None) -> None:
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        if why is not None:
+            log.warning(
+                "session_lost", session=self._purpose.value, error=why, consequence="it is opened again at once"
+            )
+        with suppress(psycopg.Error):
+            await connection.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """What one statement of a job came to. `value`: the first column of its first row, as JSON can hold it."""
+
+    command: str
+    rows: int | None
+    value: Any = None
+
+
+async def run_alone(connection: Connection, statement: str) -> Results:
+    """Runs exactly one statement of foreign text as it stands: `%` is ordinary, a second statement is refused.
+
+    A pipeline makes psycopg use the extended protocol, where Postgres itself refuses more than one statement; the
+    simple protocol would let `commit; begin` through.
+    """
+    async with connection.pipeline():
+        cursor = await connection.execute(statement.encode())
+    result = cursor.pgresult
+    value = _first_value(result) if result is not None and result.ntuples and result.nfields else None
+    return Results(cursor.statusmessage or "", cursor.rowcount if cursor.rowcount >= 0 else None, value)
+
+
+# Types whose text is JSON already.
+_JSON_TYPES = {20, 21, 23, 114, 3802}
+
+
+def _first_value(result: Any) -> Any:
+    raw = result.get_value(0, 0)
+    if raw is None:
+        return None
+    text = raw.decode("utf-8", errors="replace")
+    match result.ftype(0):
+        case 16:
+            return text == "t"
+        case kind if kind in _JSON_TYPES:
+            return json.loads(text)
+        case _:
+            return text
+
+
+def in_transaction(connection: Connection) -> bool:
+    """True while the session has a transaction open, also a failed one. Asks no server."""
+    return connection.info.transaction_status in (pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR)
+
+
+def describe(error: DatabaseError) -> str:
+    """What Postgres said, for a run's `error`: code, message, detail, hint and where."""
+    diag = error.diag
+    if diag.message_primary is None:
+        return " ".join(str(error).split())
+    lines = [f"{diag.sqlstate}: {diag.message_primary}"]
+    lines += [
+        f"{name}: {text}"
+        for name, text in (("DETAIL", diag.message_detail), ("HINT", diag.message_hint), ("CONTEXT", diag.context))
+        if text
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,125 @@
+"""Execute: runs claimed tasks, each to one outcome, and keeps the list of what is in this worker's hands."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+
+from pgcron_runner.execution.stop import Stop
+from pgcron_runner.finish import Finished
+from pgcron_runner.logs import get_logger
+from pgcron_runner.model import Kind, Outcome, Status, StopReason, Task
+from pgcron_runner.store.runs import LockedJob
+
+log = get_logger(__name__)
+
+Runner = Callable[[Task, Stop], Awaitable[Outcome]]
+"""Runs one task; ends in time when it is asked to stop; never raises for what the job does."""
+
+
+class Execute:
+    """The duty: what is running, and what has ended and is not recorded yet. Both are in hand: leased and locked.
+
+    `on_finished` is called after each end, with the outcome already in `unrecorded`.
+    """
+
+    def __init__(self, runners: Mapping[Kind, Runner], on_finished: Callable[[], None]) -> None:
+        self._runners = runners
+        self._on_finished = on_finished
+        self._running: dict[int, tuple[Task, Stop]] = {}
+        self._asyncio_tasks: set[asyncio.Task[None]] = set()
+        self.unrecorded: dict[int, Finished] = {}
+
+    @property
+    def running(self) -> int:
+        """How many slots are taken."""
+        return len(self._running)
+
+    @property
+    def run_ids(self) -> list[int]:
+        """All runs in hand."""
+        return [*self._running, *self.unrecorded]
+
+    def locked_jobs(self) -> list[LockedJob]:
+        """The job locks that the runs in hand call for, one for each run."""
+        tasks = [task for task, _ in self._running.values()]
+        tasks += [finished.task for finished in self.unrecorded.values()]
+        return [LockedJob(task.job_id, task.exclusive) for task in tasks]
+
+    def start(self, tasks: Iterable[Task]) -> None:
+        """Starts claimed runs; never waits."""
+        for task in tasks:
+            stop = Stop()
+            self._running[task.run_id] = (task, stop)
+            running = asyncio.create_task(self._run(task, stop), name=f"run {task.run_id}")
+            self._asyncio_tasks.add(running)
+            running.add_done_callback(self._asyncio_tasks.discard)
+
+    def stop(self, run_ids: Iterable[int], reason: StopReason, *, now: bool = False) -> None:
+        """Asks running runs to end; those that have ended already stay as they are."""
+        for run_id in run_ids:
+            if (found := self._running.get(run_id)) is not None:
+                found[1].request(reason, now=now)
+
+    def stop_all(self, reason: StopReason, *, now: bool = False) -> None:
+        """Asks everything that is running to end."""
+        self.stop(list(self._running), reason, now=now)
+
+    def stop_jobs(self, job_ids: set[int], reason: StopReason, *, now: bool = False) -> None:
+        """Asks the runs of some jobs to end."""
+        self.stop([run_id for run_id, (task, _) in self._running.items() if task.job_id in job_ids], reason, now=now)
+
+    def recorded(self, run_ids: Iterable[int]) -> None:
+        """These ends are written, or were found to be somebody else's: they are no longer in hand."""
+        for run_id in run_ids:
+            self.unrecorded.pop(run_id, None)
+
+    async def wait_until_idle(self) -> None:
+        """Until nothing is running any more; what has ended may still be unrecorded."""
+        while self._asyncio_tasks:
+            await asyncio.wait(list(self._asyncio_tasks))
+
+    async def _run(self, task: Task, stop: Stop) -> None:
+        outcome = Outcome(Status.FAILED, reason="the worker was torn down")
+        try:
+            outcome = await self._outcome(task, stop)
+        finally:
+            del self._running[task.run_id]
+            self.unrecorded[task.run_id] = Finished(task, outcome)
+            self._on_finished()
+
+    async def _outcome(self, task: Task, stop: Stop) -> Outcome:
+        if stop.reason is not None:
+            return _stopped(Outcome(Status.FAILED), stop.reason, task)
+        timer = asyncio.get_running_loop().call_later(task.timeout.total_seconds(), stop.request, StopReason.TIMEOUT)
+        try:
+            outcome = await self._runners[task.kind](task, stop)
+        except Exception as error:  # a fault of ours in one kind must not take the worker down
+            log.exception(
+                "execution_failed", job=task.job_name, run=task.run_id, consequence="the run is recorded as failed"
+            )
+            outcome = Outcome(Status.FAILED, error=f"pgcron-runner itself failed: {error!r}")
+        finally:
+            timer.cancel()
+        return outcome if stop.reason is None else _stopped(outcome, stop.reason, task)
+
+
+_REASONS = {
+    StopReason.CANCEL: "cancelled on request",
+    StopReason.TIMEOUT: "it took longer than its timeout",
+    StopReason.DRAIN: "its worker was stopped",
+    StopReason.LEASE: "its worker could not renew the lease",
+}
+
+
+def _stopped(outcome: Outcome, reason: StopReason, task: Task) -> Outcome:
+    """The outcome of a run that was asked to stop; one that had succeeded before it heard of it stays so."""
+    if outcome.status is Status.SUCCEEDED:
+        return outcome
+    words = _REASONS[reason]
+    if reason is StopReason.TIMEOUT:
+        words = f"{words} of {task.timeout}"
+    if outcome.reason:
+        words = f"{words}; {outcome.reason}"
+    return replace(outcome, status=reason.status, reason=words)

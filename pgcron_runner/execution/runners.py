@@ -1,0 +1,49 @@
+"""Which code runs which kind. The seam where a kind is added."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from uuid import UUID
+
+from pgcron_runner.database import Database
+from pgcron_runner.execution.processes import Guard
+from pgcron_runner.execution.python import PythonRunner
+from pgcron_runner.execution.shell import run_shell
+from pgcron_runner.execution.sql import SqlRunner
+from pgcron_runner.execution.stop import Stop
+from pgcron_runner.model import Kind, Outcome, Status, Task
+
+# More sessions than this do not make SQL jobs faster on any server, and they count against max_connections.
+_MOST_SESSIONS = 20
+
+Runner = Callable[[Task, Stop], Awaitable[Outcome]]
+
+
+class Runners:
+    """The executors of one worker, and what they keep open."""
+
+    def __init__(self, database: Database, worker_id: UUID, guard: Guard, *, slots: int) -> None:
+        self._guard = guard
+        self._sql = SqlRunner(database, worker_id, sessions=min(slots, _MOST_SESSIONS))
+        self._python = PythonRunner(guard, threads=min(slots, 64))
+
+    def by_kind(self) -> dict[Kind, Runner]:
+        """The executor of every kind."""
+        return {
+            Kind.SHELL: self._shell,
+            Kind.SQL: self._sql.run,
+            Kind.PYTHON: self._python.run,
+            Kind.HTTP: _not_here,
+        }
+
+    async def close(self) -> None:
+        """Closes sessions and gives up threads."""
+        await self._sql.close()
+        self._python.close()
+
+    async def _shell(self, task: Task, stop: Stop) -> Outcome:
+        return await run_shell(task, self._guard, stop.event, stop.now)
+
+
+async def _not_here(task: Task, stop: Stop) -> Outcome:
+    return Outcome(Status.FAILED, reason=f"launch failed: this version of the worker cannot run {task.kind} jobs")

@@ -1,0 +1,98 @@
+"""Finish: records how runs ended, in batches, and gives their job locks back. It decides no outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from pgcron_runner.database import Connection, DatabaseError, DataError, Session, is_connection_lost
+from pgcron_runner.logs import get_logger
+from pgcron_runner.model import Outcome, Task
+from pgcron_runner.retry import retry_in
+from pgcron_runner.store import runs
+from pgcron_runner.store.runs import Ending, LockedJob
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A run whose execution has ended, and how."""
+
+    task: Task
+    outcome: Outcome
+
+
+class Finish:
+    """The duty: states on the record session, beside the claims; locks on the control session, which holds them."""
+
+    def __init__(self, record: Session, control: Session, worker_id: UUID) -> None:
+        self._record = record
+        self._control = control
+        self._worker_id = worker_id
+
+    async def step(self, batch: Sequence[Finished], *, now: datetime | None = None) -> set[int]:
+        """Records a batch; returns the ids that were not this worker's any more. Raises where it must be tried again."""
+        unrecorded = [finished for finished in batch if not finished.outcome.recorded]
+        changed: set[int] = set()
+        if unrecorded:
+            async with self._record.use() as connection:
+                await self._store_output(connection, unrecorded)
+                changed = await self._write(connection, unrecorded, now)
+        return {finished.task.run_id for finished in unrecorded} - changed
+
+    async def release(self, batch: Sequence[Finished]) -> None:
+        """Gives the job locks of recorded runs back. After a reconnect there is nothing to give."""
+        locks = [LockedJob(finished.task.job_id, finished.task.exclusive) for finished in batch]
+        async with self._control.use() as connection:
+            await runs.release_job_locks(connection, locks)
+
+    async def _store_output(self, connection: Connection, batch: Sequence[Finished]) -> None:
+        outputs = [
+            (f.task.run_id, f.outcome.output) for f in batch if f.outcome.output and f.outcome.output.total_bytes
+        ]
+        if not outputs:
+            return
+        try:
+            await runs.store_output(connection, self._worker_id, outputs)
+        except (DatabaseError, UnicodeError) as error:
+            if is_connection_lost(connection, error):
+                raise
+            log.warning(
+                "output_not_stored",
+                runs=len(outputs),
+                error=str(error),
+                consequence="their states are recorded without it",
+            )
+
+    async def _write(self, connection: Connection, batch: Sequence[Finished], now: datetime | None) -> set[int]:
+        endings = [_ending(finished) for finished in batch]
+        try:
+            return await runs.finish_runs(connection, self._worker_id, endings, now=now)
+        except (DataError, UnicodeError, ValueError) as error:
+            log.warning("batch_refused", runs=len(endings), error=str(error), consequence="recorded one by one")
+        changed: set[int] = set()
+        for ending in endings:
+            changed |= await self._write_alone(connection, ending, now)
+        return changed
+
+    async def _write_alone(self, connection: Connection, ending: Ending, now: datetime | None) -> set[int]:
+        """One run by itself; its state is recorded even where its texts cannot be."""
+        try:
+            return await runs.finish_runs(connection, self._worker_id, [ending], now=now)
+        except (DataError, UnicodeError, ValueError):
+            bare = Outcome(
+                ending.outcome.status,
+                exit_code=ending.outcome.exit_code,
+                reason="its texts could not be stored in this database's encoding",
+            )
+            return await runs.finish_runs(
+                connection, self._worker_id, [Ending(ending.run_id, bare, ending.retry_in)], now=now
+            )
+
+
+def _ending(finished: Finished) -> Ending:
+    task, outcome = finished.task, finished.outcome
+    return Ending(task.run_id, outcome, retry_in(task.retry, outcome.status, task.attempt))

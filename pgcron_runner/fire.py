@@ -1,0 +1,62 @@
+"""Fire: turns due occurrences into rows, queued or accounted for, and moves the jobs on. It starts nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from pgcron_runner.database import Session
+from pgcron_runner.logs import get_logger
+from pgcron_runner.model import DueJob
+from pgcron_runner.planning import Plan, plan_job
+from pgcron_runner.settings import BATCH
+from pgcron_runner.store import jobs
+from pgcron_runner.store.jobs import Lane
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """How many jobs were moved on, where runs were queued, and whether more jobs may be due."""
+
+    jobs: int
+    lanes: frozenset[Lane]
+    more: bool
+
+
+class Fire:
+    """The duty, on one session; safe on all workers at once by row locks and the unique occurrence."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def step(self, *, limit: int = BATCH, now: datetime | None = None) -> Fired:
+        """One batch in one transaction: lock, plan, write, move on."""
+        async with self._session.use() as connection, connection.transaction():
+            due = await jobs.lock_due_jobs(connection, limit=limit, now=now)
+            if not due:
+                return Fired(0, frozenset(), more=False)
+            plans = [_plan(job, clock) for job, clock in due]
+            lanes = await jobs.insert_planned_runs(connection, plans, now=now)
+            replaced = [run_id for plan in plans for run_id in plan.replace]
+            if replaced:
+                await jobs.request_replacement(connection, replaced)
+            await jobs.move_jobs_on(connection, plans)
+        return Fired(len(due), frozenset(lanes), more=len(due) == limit)
+
+
+def _plan(job: DueJob, now: datetime) -> Plan:
+    try:
+        plan = plan_job(job, now)
+    except Exception as error:  # one job must never stop the others, whatever is in its row
+        log.exception("planning_failed", job=job.name, consequence="the job is marked and left out")
+        plan = Plan(job.id, (), None, problem=f"planning failed: {error!r}")
+    if plan.problem is not None:
+        log.warning(
+            "job_has_a_problem",
+            job=job.name,
+            problem=plan.problem,
+            consequence="it is not scheduled until it is edited",
+        )
+    return plan

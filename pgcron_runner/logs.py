@@ -1,0 +1,38 @@
+"""Structured logs: events with fields, for people on a terminal and as JSON lines for machines. The home of structlog."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any, cast
+
+import structlog
+
+
+def get_logger(name: str) -> structlog.typing.FilteringBoundLogger:
+    """A logger whose calls are `log.info("event_name", field=value)`."""
+    return cast(structlog.typing.FilteringBoundLogger, structlog.get_logger(part=name.removeprefix("pgcron_runner.")))
+
+
+def configure_logs(*, as_json: bool = False, level: str = "info", **context: Any) -> None:
+    """Sends all logs to standard error, once per process. `context` is on every line."""
+    renderer: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer()
+        if as_json
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=24)
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.StackInfoRenderer(),
+            *([structlog.processors.dict_tracebacks] if as_json else []),
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
+        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    structlog.contextvars.clear_contextvars()
+    structlog.contextvars.bind_contextvars(**context)

@@ -1,0 +1,150 @@
+"""What a due job turns into: pure decisions on catch-up, overlap and the next time. It knows no database and no clock."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+
+from pgcron_runner.errors import InvalidInput
+from pgcron_runner.model import CatchUp, DueJob, Overlap, Status
+from pgcron_runner.schedule import Schedule, parse_schedule
+
+# With catch-up `skip`, an occurrence found this late still counts as on time: a restart of all workers takes less.
+ON_TIME = timedelta(seconds=60)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRun:
+    """A row to be written: status queued, skipped or missed. A missed one stands for `missed_count` occurrences."""
+
+    job_id: int
+    scheduled_for: datetime
+    run_at: datetime
+    status: Status
+    reason: str | None = None
+    missed_count: int | None = None
+    missed_until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What firing one job comes to. `next_run_at` None: never again. `replace` are runs to be stopped first."""
+
+    job_id: int
+    runs: tuple[PlannedRun, ...]
+    next_run_at: datetime | None
+    problem: str | None = None
+    replace: tuple[int, ...] = ()
+
+
+def plan_job(job: DueJob, now: datetime) -> Plan:
+    """The plan for a due job at `now` (the database's clock). Never raises for what a user wrote: that is a `problem`."""
+    try:
+        schedule = parse_schedule(
+            job.schedule, job.timezone, name=job.name, dst_gap=job.dst_gap, dst_repeat=job.dst_repeat
+        )
+    except InvalidInput as error:
+        return Plan(job.id, (), None, problem=str(error))
+    after = _nothing_at_or_before(job)
+    until = now if job.ends_at is None else min(now, job.ends_at)
+    runs, replace = _due_runs(job, schedule, after, until, now) if after < until else ((), ())
+    return Plan(job.id, runs, _next_run_at(job, schedule, max(after, now)), replace=replace)
+
+
+def _nothing_at_or_before(job: DueJob) -> datetime:
+    """The instant after which occurrences count: the anchor after an edit, else just before the planned time."""
+    tick = timedelta(microseconds=1)
+    after = job.next_run_at - tick if job.planned else job.anchored_at
+    # starts_at itself may be an occurrence; a pause until nine lets nine o'clock through.
+    bounds = [bound - tick for bound in (job.starts_at, job.paused_until) if bound is not None]
+    return max([after, *bounds])
+
+
+def _next_run_at(job: DueJob, schedule: Schedule, after: datetime) -> datetime | None:
+    following = schedule.next_after(after)
+    return None if following is None or (job.ends_at is not None and following > job.ends_at) else following
+
+
+def _due_runs(
+    job: DueJob, schedule: Schedule, after: datetime, until: datetime, now: datetime
+) -> tuple[tuple[PlannedRun, ...], tuple[int, ...]]:
+    """Rows for all occurrences in (after, until]: the ones to run, and at most one `missed` row for the rest."""
+    wanted = _caught_up(job, schedule, after, until, now)
+    missed = _missed(job, schedule, after, until, wanted)
+    runs, replace = _overlapped(job, wanted)
+    return (*missed, *runs), replace
+
+
+def _caught_up(job: DueJob, schedule: Schedule, after: datetime, until: datetime, now: datetime) -> list[datetime]:
+    """The occurrences to run, oldest first; the newest one is found directly, never by a walk from the last run."""
+    window = job.catch_up_window or (ON_TIME if job.catch_up is CatchUp.SKIP else None)
+    # The window is inclusive: an occurrence exactly as old as it still counts.
+    oldest = after if window is None else max(after, now - window - timedelta(microseconds=1))
+    if job.catch_up is CatchUp.ALL:
+        return list(islice(schedule.between(oldest, until), job.catch_up_limit))
+    latest = schedule.prev_before(until + timedelta(microseconds=1))
+    return [latest] if latest is not None and latest > oldest else []
+
+
+def _missed(
+    job: DueJob, schedule: Schedule, after: datetime, until: datetime, wanted: Sequence[datetime]
+) -> list[PlannedRun]:
+    if job.planned and len(wanted) == 1 and wanted[0] == job.next_run_at:
+        return []  # the everyday case: the planned time itself, and nothing else has come due since
+    count = schedule.count_between(after, until) - len(wanted)
+    if count <= 0:
+        return []
+    last = schedule.prev_before(until + timedelta(microseconds=1))
+    first = schedule.next_after(after)
+    if wanted and wanted[0] == first:
+        first = schedule.next_after(wanted[-1])
+    if wanted and wanted[-1] == last:
+        last = schedule.prev_before(wanted[0])
+    assert first is not None
+    assert last is not None
+    reason = (
+        "no worker was there to start it in time"
+        if count == 1
+        else f"no worker was there to start these {count} in time"
+    )
+    return [PlannedRun(job.id, first, first, Status.MISSED, reason, count, last)]
+
+
+def _overlapped(job: DueJob, wanted: Sequence[datetime]) -> tuple[list[PlannedRun], tuple[int, ...]]:
+    """Applies the overlap rule to the occurrences to run, in their order."""
+    runs: list[PlannedRun] = []
+    running = job.running_run_ids[0] if job.running_run_ids else None
+    queued: int | str | None = job.queued_run_id
+    for occurrence in wanted:
+        reason = _in_the_way(job.overlap, running, queued)
+        if reason is None:
+            runs.append(PlannedRun(job.id, occurrence, occurrence + _delay(job), Status.QUEUED))
+            queued = queued or f"of {occurrence:%Y-%m-%d %H:%M:%SZ}"
+        else:
+            runs.append(PlannedRun(job.id, occurrence, occurrence, Status.SKIPPED, reason))
+    replaced = job.overlap is Overlap.REPLACE and any(run.status is Status.QUEUED for run in runs)
+    return runs, job.running_run_ids if replaced else ()
+
+
+def _in_the_way(overlap: Overlap, running: int | None, queued: int | str | None) -> str | None:
+    """Why an occurrence must be skipped; None: it need not."""
+    match overlap:
+        case Overlap.ALLOW | Overlap.QUEUE_ALL:
+            return None
+        case Overlap.QUEUE_ONE | Overlap.REPLACE:
+            return None if queued is None else f"overlap: run {queued} is still queued"
+        case Overlap.SKIP:
+            if running is not None:
+                return f"overlap: run {running} is still running"
+            return None if queued is None else f"overlap: run {queued} is still queued"
+
+
+def _delay(job: DueJob) -> timedelta:
+    """The job's own share of its jitter: always the same for one job, spread evenly over jobs."""
+    if job.jitter <= timedelta(0):
+        return timedelta(0)
+    share = int.from_bytes(hashlib.sha256(job.name.encode()).digest()[:8]) / 2**64
+    return timedelta(seconds=round(job.jitter.total_seconds() * share, 3))

@@ -1,0 +1,70 @@
+"""Reap: closes the runs of workers whose lease has ended, so that they are retried. It judges by its own clock alone."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from pgcron_runner.clock import boottime
+from pgcron_runner.database import Connection, Session
+from pgcron_runner.leases import Beat, Watch
+from pgcron_runner.logs import get_logger
+from pgcron_runner.model import Outcome, Status
+from pgcron_runner.retry import retry_in
+from pgcron_runner.settings import BATCH
+from pgcron_runner.store import runs, workers
+from pgcron_runner.store.runs import Ending, LostRun
+
+log = get_logger(__name__)
+
+
+class Reap:
+    """The duty, on the record session; safe on all workers at once: the worker's row is locked and its beat compared."""
+
+    def __init__(self, session: Session, worker_id: UUID, lease: float) -> None:
+        self._session = session
+        self._worker_id = worker_id
+        self._watch = Watch(lease)
+
+    async def step(self) -> int:
+        """Looks at everybody's beat once and reaps the silent; returns how many runs were closed as lost."""
+        async with self._session.use() as connection:
+            beats = [beat for beat in await workers.list_beats(connection) if beat.worker_id != self._worker_id]
+            # The clock is read after the answer: an observer may only ever wait longer than the lease, never less.
+            self._watch, silent = self._watch.observe(beats, boottime())
+            return sum([await self._reap(connection, beat) for beat in silent])
+
+    async def _reap(self, connection: Connection, silent: Beat) -> int:
+        async with connection.transaction():
+            if silent.beat is not None and not await workers.lock_silent_worker(connection, silent):
+                return 0
+            # First its sessions: nothing of it may commit any more, and its job locks become free.
+            found, ended = await workers.terminate_sessions(connection, silent.worker_id)
+            lost = await self._close_runs(connection, silent)
+            await workers.end_worker(connection, silent.worker_id, "lost")
+        log.warning(
+            "worker_lost",
+            worker=str(silent.worker_id),
+            runs=lost,
+            sessions_ended=ended,
+            consequence="its lease has ended; its runs are closed as lost and tried again where attempts remain",
+        )
+        if found > ended:
+            log.warning(
+                "sessions_left",
+                worker=str(silent.worker_id),
+                sessions=found - ended,
+                consequence="its job locks may delay the next attempts until the server drops them",
+            )
+        return lost
+
+    async def _close_runs(self, connection: Connection, silent: Beat) -> int:
+        closed = 0
+        while lost := await runs.lock_lost_runs(connection, silent.worker_id, limit=BATCH):
+            endings = [_lost(run) for run in lost]
+            closed += len(await runs.finish_runs(connection, silent.worker_id, endings))
+        return closed
+
+
+def _lost(run: LostRun) -> Ending:
+    outcome = Outcome(Status.LOST, reason="its worker vanished: no heartbeat for a whole lease")
+    return Ending(run.run_id, outcome, retry_in(run.retry, Status.LOST, run.attempt) if run.retry else None)

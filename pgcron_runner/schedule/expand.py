@@ -1,0 +1,25 @@
+"""The home of croniter: one plain field to the values it stands for. It knows neither dates nor zones."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from croniter import croniter
+
+# croniter counts its columns as minute, hour, day of month, month, day of week.
+_COLUMNS: Final = 5
+
+
+def expand(column: int, text: str, everything: tuple[int, ...]) -> tuple[int, ...]:
+    """The sorted values of one field as croniter reads it; `everything` is what `*` means there.
+
+    `text` is `*` or `a-b` with a < b, with or without a step, and nothing else: `fields` keeps from croniter
+    what it misreads (equal and stepped wrapping ranges, `R`) or does not know (`LW`, `5L`).
+    """
+    fields = ["*"] * _COLUMNS
+    fields[column] = text
+    expanded, _ = croniter.expand(" ".join(fields))
+    values = expanded[column]
+    if values == ["*"]:
+        return everything
+    return tuple(sorted(value for value in values if isinstance(value, int)))

@@ -1,0 +1,88 @@
+"""Statements about jobs, as firing sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from pgcron_runner.database import Connection
+from pgcron_runner.model import CatchUp, DstGap, DstRepeat, DueJob, Overlap
+from pgcron_runner.planning import Plan
+from pgcron_runner.statements import query
+
+Lane = tuple[str, int]
+"""A queue and a priority in it: what one claim asks for."""
+
+
+async def lock_due_jobs(
+    connection: Connection, *, limit: int, now: datetime | None = None
+) -> list[tuple[DueJob, datetime]]:
+    """Locks up to `limit` jobs whose time has come and that nobody else has locked; with each, the time to plan by."""
+    cursor = await connection.execute(query("due_jobs"), {"limit": limit, "now": now}, binary=True)
+    return [(_due_job(row), row[20]) for row in await cursor.fetchall()]
+
+
+def _due_job(row: Sequence[Any]) -> DueJob:
+    return DueJob(
+        id=row[0],
+        name=row[1],
+        schedule=row[2],
+        timezone=row[3],
+        planned=row[4],
+        anchored_at=row[5],
+        next_run_at=row[6],
+        overlap=Overlap(row[7]),
+        max_running=row[8],
+        catch_up=CatchUp(row[9]),
+        catch_up_window=row[10],
+        catch_up_limit=row[11],
+        dst_gap=DstGap(row[12]),
+        dst_repeat=DstRepeat(row[13]),
+        jitter=row[14],
+        starts_at=row[15],
+        ends_at=row[16],
+        paused_until=row[17],
+        running_run_ids=tuple(row[18]),
+        queued_run_id=row[19],
+    )
+
+
+async def insert_planned_runs(
+    connection: Connection, plans: Sequence[Plan], *, now: datetime | None = None
+) -> set[Lane]:
+    """Writes the rows of all plans in one statement; returns where something was queued."""
+    runs = [run for plan in plans for run in plan.runs]
+    if not runs:
+        return set()
+    cursor = await connection.execute(
+        query("insert_planned_runs"),
+        {
+            "job_ids": [run.job_id for run in runs],
+            "scheduled_for": [run.scheduled_for for run in runs],
+            "run_at": [run.run_at for run in runs],
+            "statuses": [run.status.value for run in runs],
+            "reasons": [run.reason for run in runs],
+            "missed_counts": [run.missed_count for run in runs],
+            "missed_until": [run.missed_until for run in runs],
+            "now": now,
+        },
+    )
+    return set(await cursor.fetchall())
+
+
+async def request_replacement(connection: Connection, run_ids: Sequence[int]) -> None:
+    """Asks for running runs to be stopped, since their successors have been queued."""
+    await connection.execute(query("request_replacement"), {"run_ids": list(run_ids)})
+
+
+async def move_jobs_on(connection: Connection, plans: Sequence[Plan]) -> None:
+    """Sets the next time, or the problem, of every planned job."""
+    await connection.execute(
+        query("move_jobs_on"),
+        {
+            "job_ids": [plan.job_id for plan in plans],
+            "next_run_at": [plan.next_run_at for plan in plans],
+            "problems": [plan.problem for plan in plans],
+        },
+    )

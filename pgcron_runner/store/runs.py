@@ -1,0 +1,274 @@
+"""Statements about runs, as workers use them: claim, keep, finish, and the transaction of a SQL run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from pgcron_runner.database import Connection
+from pgcron_runner.model import Kind, Outcome, Output, RetryPolicy, Status, Task
+from pgcron_runner.statements import query
+from pgcron_runner.store.jobs import Lane
+
+
+@dataclass(frozen=True, slots=True)
+class LaneDue:
+    """What waits in one queue at one priority: whether something is due, and seconds to the next that is not yet."""
+
+    lane: Lane
+    max_running: int | None
+    is_due: bool
+    due_in: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class NextDue:
+    """Seconds until the next planned time of any job (None: there is none), and what is queued."""
+
+    jobs_due_in: float | None
+    lanes: tuple[LaneDue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """A run's final state as it is to be written; `retry_in` seconds, None: no further attempt."""
+
+    run_id: int
+    outcome: Outcome
+    retry_in: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LostRun:
+    """A running run of a dead worker; `retry` None: its job is gone."""
+
+    run_id: int
+    job_name: str
+    attempt: int
+    retry: RetryPolicy | None
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """What one claim came to: the runs, the jobs whose lock somebody else has, and whether more may be due."""
+
+    tasks: list[Task]
+    refused: frozenset[int]
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LockedJob:
+    """A job lock as the control session holds it, once per run."""
+
+    job_id: int
+    exclusive: bool
+
+
+async def next_due(connection: Connection, *, now: datetime | None = None) -> NextDue:
+    """When there is something to do. Everything is empty while the installation is paused."""
+    cursor = await connection.execute(query("next_due"), {"now": now})
+    jobs_due_in, lanes = None, []
+    for queue, priority, max_running, is_due, due_in in await cursor.fetchall():
+        if queue is None:
+            jobs_due_in = due_in
+        else:
+            lanes.append(LaneDue((queue, priority), max_running, is_due, due_in))
+    return NextDue(jobs_due_in, tuple(lanes))
+
+
+async def claim_runs(
+    connection: Connection,
+    worker_id: UUID,
+    lane: Lane,
+    *,
+    kinds: Sequence[Kind],
+    limit: int,
+    refused: Collection[int] = (),
+    now: datetime | None = None,
+) -> Claimed:
+    """Claims up to `limit` due runs of a lane; jobs in `refused` are left alone. Their locks are held by this session."""
+    cursor = await connection.execute(
+        query("claim_runs"),
+        {
+            "worker_id": worker_id,
+            "queue": lane[0],
+            "priority": lane[1],
+            "kinds": [kind.value for kind in kinds],
+            "limit": limit,
+            "refused": list(refused),
+            "now": now,
+        },
+        binary=True,
+    )
+    rows = await cursor.fetchall()
+    return Claimed(
+        [_task(row) for row in rows if row[0] is not None],
+        frozenset(row[1] for row in rows if row[0] is None),
+        more=bool(rows) and rows[0][-1] >= limit,
+    )
+
+
+def _task(row: Sequence[Any]) -> Task:
+    return Task(
+        run_id=row[0],
+        job_id=row[1],
+        job_name=row[2],
+        kind=Kind(row[3]),
+        command=row[4],
+        args=row[5],
+        scheduled_for=row[6],
+        attempt=row[7],
+        exclusive=row[8],
+        timeout=row[9],
+        kill_grace=row[10],
+        retry=RetryPolicy(row[11], row[12], row[13], row[14]),
+        env=row[15],
+        env_from=tuple(row[16]),
+        working_dir=row[17],
+        memory_limit_mb=row[18],
+        output_limit_kb=row[19],
+    )
+
+
+async def places_in_queue(connection: Connection, queue: str) -> int:
+    """How many more runs of a limited queue may start; the queue is locked until the transaction ends.
+
+    Zero where another worker is counting at this moment.
+    """
+    cursor = await connection.execute(query("lock_queue"), {"queue": queue})
+    if await cursor.fetchone() is None:
+        return 0
+    cursor = await connection.execute(query("count_running_in_queue"), {"queue": queue})
+    row = await cursor.fetchone()
+    return 0 if row is None or row[0] is None else int(row[0])
+
+
+async def finish_runs(
+    connection: Connection, worker_id: UUID, endings: Sequence[Ending], *, now: datetime | None = None
+) -> set[int]:
+    """Writes the final states in one statement; returns the runs that still were this worker's."""
+    cursor = await connection.execute(
+        query("finish_runs"),
+        {
+            "worker_id": worker_id,
+            "run_ids": [ending.run_id for ending in endings],
+            "statuses": [ending.outcome.status.value for ending in endings],
+            "exit_codes": [ending.outcome.exit_code for ending in endings],
+            "errors": [ending.outcome.error for ending in endings],
+            "reasons": [ending.outcome.reason for ending in endings],
+            "results": [as_json(ending.outcome.result) for ending in endings],
+            "retry_in": [ending.retry_in for ending in endings],
+            "now": now,
+        },
+    )
+    return {row[0] for row in await cursor.fetchall()}
+
+
+async def store_output(connection: Connection, worker_id: UUID, outputs: Sequence[tuple[int, Output]]) -> None:
+    """Writes what runs have printed, while they still are running runs of this worker."""
+    await connection.execute(
+        query("store_output"),
+        {
+            "worker_id": worker_id,
+            "run_ids": [run_id for run_id, _ in outputs],
+            "outputs": [output.text for _, output in outputs],
+            "total_bytes": [output.total_bytes for _, output in outputs],
+            "truncated": [output.truncated for _, output in outputs],
+        },
+    )
+
+
+async def read_own_runs(connection: Connection, worker_id: UUID, run_ids: Sequence[int]) -> dict[int, bool]:
+    """Which of these runs still are this worker's: id -> whether somebody wants it stopped."""
+    cursor = await connection.execute(query("read_own_runs"), {"worker_id": worker_id, "run_ids": list(run_ids)})
+    return dict(await cursor.fetchall())
+
+
+async def lock_lost_runs(connection: Connection, worker_id: UUID, *, limit: int) -> list[LostRun]:
+    """The running runs of a dead worker, locked."""
+    cursor = await connection.execute(query("read_lost_runs"), {"worker_id": worker_id, "limit": limit}, binary=True)
+    return [
+        LostRun(run_id, name, attempt, None if policy[0] is None else RetryPolicy(*policy))
+        for run_id, _, name, attempt, *policy in await cursor.fetchall()
+    ]
+
+
+async def release_job_locks(connection: Connection, locks: Sequence[LockedJob]) -> int:
+    """Gives job locks back; returns how many this session really held."""
+    cursor = await connection.execute(query("release_job_locks"), _arrays(locks))
+    row = await cursor.fetchone()
+    return 0 if row is None else int(row[0])
+
+
+async def take_job_locks(connection: Connection, locks: Sequence[LockedJob]) -> set[int]:
+    """Takes job locks again on a new session; returns the jobs whose lock somebody else has."""
+    cursor = await connection.execute(query("take_job_locks"), _arrays(locks))
+    return {row[0] for row in await cursor.fetchall()}
+
+
+def _arrays(locks: Sequence[LockedJob]) -> dict[str, Any]:
+    return {"job_ids": [lock.job_id for lock in locks], "exclusive": [lock.exclusive for lock in locks]}
+
+
+async def list_own_locks(connection: Connection) -> list[LockedJob]:
+    """The job locks that this session holds by `pg_locks`: one row a job and mode, however often it was taken."""
+    cursor = await connection.execute(query("list_own_locks"))
+    return [LockedJob(job_id, exclusive) for job_id, exclusive in await cursor.fetchall()]
+
+
+async def open_sql_run(connection: Connection, worker_id: UUID, task: Task) -> tuple[bool, bool]:
+    """In the job's own transaction: whether its lock was granted, and whether the run still is this worker's."""
+    cursor = await connection.execute(
+        query("open_sql_run"),
+        {
+            "exclusive": task.exclusive,
+            "job_id": task.job_id,
+            "run_id": task.run_id,
+            "worker_id": worker_id,
+            "job_name": task.job_name,
+            "scheduled_for": task.scheduled_for.isoformat(),
+            "attempt": task.attempt,
+            # The worker stops the run at its timeout; this is for a server that the worker no longer reaches.
+            "timeout_ms": task.timeout // timedelta(milliseconds=1) + 5000,
+        },
+    )
+    row = await cursor.fetchone()
+    assert row is not None
+    return bool(row[0]), bool(row[1])
+
+
+async def succeed_sql_run(connection: Connection, worker_id: UUID, task: Task, outcome: Outcome) -> bool:
+    """In the job's own transaction, last: writes `succeeded`. False: roll back, the run or its lock was lost."""
+    output = outcome.output or Output()
+    cursor = await connection.execute(
+        query("succeed_sql_run"),
+        {
+            "run_id": task.run_id,
+            "worker_id": worker_id,
+            "exclusive": task.exclusive,
+            "result": as_json(outcome.result),
+            "output": output.text or None,
+            "output_bytes": output.total_bytes or None,
+            "output_truncated": output.truncated if output.text else None,
+            "now": None,
+        },
+    )
+    return await cursor.fetchone() is not None
+
+
+async def settle_sql_run(connection: Connection, task: Task) -> tuple[bool, Status | None]:
+    """After a COMMIT without an answer: whether the old transaction is over, and the state that the run then has."""
+    cursor = await connection.execute(query("settle_sql_run"), {"job_id": task.job_id, "run_id": task.run_id})
+    row = await cursor.fetchone()
+    assert row is not None
+    return bool(row[0]), None if row[1] is None else Status(row[1])
+
+
+def as_json(value: Any) -> str | None:
+    """A result as JSON text that jsonb takes; None stays NULL."""
+    return None if value is None else json.dumps(value, ensure_ascii=True, allow_nan=False)

@@ -1,0 +1,5 @@
+-- Heartbeat: one per worker, however many runs it has. Row: the database's clock. No row: it was reaped, all its runs are lost.
+update pgcron.workers
+   set beat = beat + 1, heartbeat_at = clock_timestamp(), stopping = %(stopping)s
+ where id = %(id)s and ended_at is null
+returning clock_timestamp()

@@ -1,0 +1,1 @@
+"""Helpers for the tests: databases, waiting, worker processes and a network that can fail."""
