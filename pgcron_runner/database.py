@@ -31,7 +31,7 @@ Notice: TypeAlias = psycopg.errors.Diagnostic
 DatabaseError = psycopg.Error
 DataError = psycopg.DataError
 UniqueViolation = psycopg.errors.UniqueViolation
-LockNotAvailable = psycopg.errors.LockNotAvailable
+DivisionByZero = psycopg.errors.DivisionByZero
 
 log = get_logger(__name__)
 
@@ -111,6 +111,13 @@ class Database:
             await connection.close()
             raise
         return connection
+
+    async def connect_patiently(self, purpose: Purpose) -> Connection:
+        """The same, but waits while Postgres is away or has no connection to give; the caller bounds the time."""
+        retrying = AsyncRetrying(
+            wait=wait_random_exponential(multiplier=0.1, max=2), retry=retry_if_exception_type(DatabaseUnavailable)
+        )
+        return await retrying(self.connect, purpose)
 
     def _parameters(self, purpose: Purpose) -> dict[str, Any]:
         given = _given(self.conninfo)

@@ -39,7 +39,8 @@ def parse_duration(text: str, *, field: str, minimum: timedelta = timedelta(mill
         if part.start() != position or unit is None:
             break
         # The bound is checked on the float: a huge count would overflow the multiplication itself.
-        if float(part[1]) * _UNITS[unit].total_seconds() > _LONGEST.total_seconds():
+        room = (_LONGEST - total).total_seconds()
+        if float(part[1]) * _UNITS[unit].total_seconds() > room:
             raise InvalidInput(field, text, "is longer than a hundred years", example=example)
         total += float(part[1]) * _UNITS[unit]
         position = part.end()
@@ -54,10 +55,11 @@ def format_duration(duration: timedelta) -> str:
     """The shortest exact text that `parse_duration` reads back: `1h30m`, `250ms`, `7d`."""
     if duration < timedelta(0):
         return f"-{format_duration(-duration)}"
-    rest = round(duration / timedelta(milliseconds=1))
-    parts = []
-    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)):
-        count, rest = divmod(rest, size)
+    rest, parts = duration, []
+    for unit in ("d", "h", "m", "s"):
+        count, rest = divmod(rest, _UNITS[unit])
         if count:
             parts.append(f"{count}{unit}")
+    if rest:
+        parts.append(f"{rest / _UNITS['ms']:g}ms")
     return "".join(parts) or "0s"

@@ -7,9 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 
 from pgcron_runner.execution.stop import Stop
-from pgcron_runner.finish import Finished
 from pgcron_runner.logs import get_logger
-from pgcron_runner.model import Kind, Outcome, Status, StopReason, Task
+from pgcron_runner.model import Finished, Kind, Outcome, Status, StopReason, Task
 from pgcron_runner.store.runs import LockedJob
 
 log = get_logger(__name__)

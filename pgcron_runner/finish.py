@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 from pgcron_runner.database import Connection, DatabaseError, DataError, Session, is_connection_lost
 from pgcron_runner.logs import get_logger
-from pgcron_runner.model import Outcome, Task
+from pgcron_runner.model import Finished, Outcome
 from pgcron_runner.retry import retry_in
 from pgcron_runner.store import runs
 from pgcron_runner.store.runs import Ending, LockedJob
 
 log = get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """A run whose execution has ended, and how."""
-
-    task: Task
-    outcome: Outcome
 
 
 class Finish:
@@ -34,7 +25,7 @@ class Finish:
         self._worker_id = worker_id
 
     async def step(self, batch: Sequence[Finished], *, now: datetime | None = None) -> set[int]:
-        """Records a batch; returns the ids that were not this worker's any more. Raises where it must be tried again."""
+        """Records a batch; returns the ids that were not this worker's any more. What it raises, try again."""
         unrecorded = [finished for finished in batch if not finished.outcome.recorded]
         changed: set[int] = set()
         if unrecorded:

@@ -88,7 +88,8 @@ class ClockWatch:
         if abs(offset - self.offset) > self.TOLERANCE:
             return ClockWatch(offset, boottime)
         settled = self.stepped_at is not None and boottime - self.stepped_at >= self.SETTLE
-        return ClockWatch(self.offset, None if settled else self.stepped_at)
+        # The new offset is kept: clocks drift, and only a jump between two readings is a step.
+        return ClockWatch(offset, None if settled else self.stepped_at)
 
     @property
     def steady(self) -> bool:

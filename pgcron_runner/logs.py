@@ -1,4 +1,4 @@
-"""Structured logs: events with fields, for people on a terminal and as JSON lines for machines. The home of structlog."""
+"""Structured logs: events with fields, for people on a terminal, as JSON for machines. The home of structlog."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _LONGEST_PAUSE = 30.0
 
 
 class Loop:
-    """Runs a step again and again. A step that fails is logged with its consequence and tried again, later each time."""
+    """Runs a step again and again. One that fails is logged with its consequence and tried again, later each time."""
 
     def __init__(self, name: str, step: Step, *, interval: float, delay: float = 0.0) -> None:
         self.name = name

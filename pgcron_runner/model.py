@@ -190,3 +190,11 @@ class Outcome:
     result: Any = None
     output: Output | None = None
     recorded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A run whose execution has ended, and how."""
+
+    task: Task
+    outcome: Outcome

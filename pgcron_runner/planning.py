@@ -1,4 +1,4 @@
-"""What a due job turns into: pure decisions on catch-up, overlap and the next time. It knows no database and no clock."""
+"""What a due job turns into: decisions on catch-up, overlap and the next time. Pure: it has no clock."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Plan:
 
 
 def plan_job(job: DueJob, now: datetime) -> Plan:
-    """The plan for a due job at `now` (the database's clock). Never raises for what a user wrote: that is a `problem`."""
+    """The plan for a due job at `now` (the database's clock). What a user wrote wrongly is a `problem`."""
     try:
         schedule = parse_schedule(
             job.schedule, job.timezone, name=job.name, dst_gap=job.dst_gap, dst_repeat=job.dst_repeat

@@ -1,4 +1,4 @@
-"""Prune: removes history that has been kept long enough, in small batches. It never touches what is queued or running."""
+"""Prune: removes history that has been kept long enough, in small batches; never what is queued or running."""
 
 from __future__ import annotations
 

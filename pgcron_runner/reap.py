@@ -1,4 +1,4 @@
-"""Reap: closes the runs of workers whose lease has ended, so that they are retried. It judges by its own clock alone."""
+"""Reap: closes the runs of workers whose lease has ended, by this observer's own clock alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = get_logger(__name__)
 
 
 class Reap:
-    """The duty, on the record session; safe on all workers at once: the worker's row is locked and its beat compared."""
+    """The duty, on the record session; safe on all workers at once: it locks the row and compares the beat."""
 
     def __init__(self, session: Session, worker_id: UUID, lease: float) -> None:
         self._session = session

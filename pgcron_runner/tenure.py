@@ -134,13 +134,13 @@ class Tenure:
         for run_id in self._execute.run_ids:
             log.warning("result_dropped", run=run_id, consequence=_DROPPED)
 
-    async def drain(self, timeout: float | None) -> None:
-        """Takes nothing new, lets what runs come to its end (at most `timeout` seconds), records it all and ends."""
+    async def drain(self, patience: float | None) -> None:
+        """Takes nothing new, lets what runs come to its end (at most `patience` seconds), records it all and ends."""
         self._stopping = True
         self._beating.wake()
         log.info("worker_draining", running=self._execute.running)
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(patience):
                 await self._execute.wait_until_idle()
         except TimeoutError:
             self.interrupt()
@@ -218,7 +218,7 @@ class Tenure:
             "worker_reaped",
             worker=str(self.id),
             running=self._execute.running,
-            consequence="others have closed its runs as lost; they are stopped, and the worker begins anew under a new id",
+            consequence="its runs were closed as lost; they are stopped, and it begins anew under a new id",
         )
         self._reaped = True
         self._stopping = True
@@ -289,7 +289,7 @@ class Tenure:
         return bool(self._execute.running or self._execute.unrecorded or waiting)
 
     def _pause(self, due: runs.NextDue) -> float:
-        """Until the next time that something falls due, by the database's clock; the poll interval is the floor of truth."""
+        """Until something falls due, by the database's clock; the poll interval is the floor of truth."""
         times = [due.jobs_due_in, *(lane.due_in for lane in due.lanes if self._serves(lane))]
         if self._refused:
             times.append(_REFUSED_FOR)

@@ -27,10 +27,17 @@ needs_debian_15 = pytest.mark.skipif(not (DEBIAN_15 / "initdb").exists(), reason
 needs_proc = pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")
 
 
+@pytest.fixture(autouse=True)
+def _quick_temporary_folders(monkeypatch: pytest.MonkeyPatch) -> None:
+    if quick := quick_folder():
+        monkeypatch.setattr(tempfile, "tempdir", str(quick))
+        monkeypatch.setenv("TMPDIR", str(quick))
+
+
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """A short folder that the server's user can reach (pytest's own `tmp_path` is closed to it)."""
-    with tempfile.TemporaryDirectory(prefix="pgcron-test-", dir=quick_folder() or temporary_folders()[0]) as made:
+    with tempfile.TemporaryDirectory(prefix="pgcron-test-", dir=temporary_folders()[0]) as made:
         Path(made).chmod(0o755)
         yield Path(made)
 

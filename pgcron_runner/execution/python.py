@@ -23,7 +23,8 @@ from typing import Any
 from pgcron_runner.execution import child
 from pgcron_runner.execution.output import storable
 from pgcron_runner.execution.processes import Command, Guard
-from pgcron_runner.execution.shell import _BadCommandError as BadCommandError, build_environment, run_command
+from pgcron_runner.execution.shell import _BadCommandError as BadCommandError
+from pgcron_runner.execution.shell import build_environment, run_command
 from pgcron_runner.execution.stop import Stop
 from pgcron_runner.model import Outcome, Status, Task
 

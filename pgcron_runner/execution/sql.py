@@ -11,8 +11,6 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 from uuid import UUID
 
-from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
-
 from pgcron_runner.database import (
     Connection,
     Database,
@@ -25,7 +23,7 @@ from pgcron_runner.database import (
     is_connection_lost,
     run_alone,
 )
-from pgcron_runner.errors import DatabaseRefused, DatabaseUnavailable
+from pgcron_runner.errors import DatabaseRefused
 from pgcron_runner.execution.output import OutputBuffer
 from pgcron_runner.execution.script import split_statements
 from pgcron_runner.execution.stop import Stop
@@ -86,7 +84,7 @@ class SqlRunner:
     async def _session(self) -> AsyncIterator[Connection]:
         """A clean session; afterwards it is kept if it can be made clean again, else closed."""
         async with self._places:
-            connection = self._idle.pop() if self._idle else await self._connect()
+            connection = self._idle.pop() if self._idle else await self._database.connect_patiently(Purpose.JOB)
             clean = False
             try:
                 yield connection
@@ -98,19 +96,10 @@ class SqlRunner:
                     with suppress(DatabaseError):
                         await asyncio.shield(connection.close())
 
-    async def _connect(self) -> Connection:
-        """A new session; waits while Postgres has none to give, which the job's own timeout bounds."""
-        async for attempt in AsyncRetrying(
-            wait=wait_random_exponential(multiplier=0.1, max=2), retry=retry_if_exception_type(DatabaseUnavailable)
-        ):
-            with attempt:
-                return await self._database.connect(Purpose.JOB)
-        raise AssertionError("unreachable: the loop above ends by returning or raising")
-
     async def _settle(self, task: Task, stop: Stop, body: _Script) -> Outcome:
-        """The end of a run whose COMMIT got no answer: waits until the old transaction is over, then believes the row."""
+        """After a COMMIT without an answer: waits until the old transaction is over, then believes the row."""
         while not stop.now.is_set():
-            connection = await self._connect()
+            connection = await self._database.connect_patiently(Purpose.JOB)
             try:
                 over, status = await runs.settle_sql_run(connection, task)
             except DatabaseError:
@@ -142,24 +131,24 @@ class _Script:
         """Exactly once: lock, statements, `succeeded` and COMMIT on one session."""
         committing = False
         try:
-            await connection.execute("begin isolation level read committed")
-            locked, ours = await runs.open_sql_run(connection, self._worker_id, self._task)
-            if not locked:
+            opened = await runs.open_sql_run(connection, self._worker_id, self._task)
+            if not opened.locked:
                 return Outcome(
                     Status.FAILED, reason="another transaction of this job is still running; nothing was done"
                 )
-            if not ours:
+            if not opened.ours:
                 return _TAKEN
             if not await self._execute(connection):
                 return self._ended_its_transaction()
-            if not await runs.succeed_sql_run(connection, self._worker_id, self._task, self._success()):
-                return self._ended_its_transaction() if await self._is_ours(connection) else _TAKEN
             committing = True
-            await connection.execute("commit")
+            success = self._success(recorded=True)
+            if not await runs.commit_sql_run(connection, self._worker_id, self._task, success, opened.transaction_id):
+                await connection.execute("rollback")
+                return self._ended_its_transaction() if await self._is_ours(connection) else _TAKEN
         except DatabaseError as error:
             lost = is_connection_lost(connection, error)
             return _UNKNOWN if committing and lost else self._failure(error, lost=lost)
-        return self._success(recorded=True)
+        return success
 
     async def in_autocommit(self, connection: Connection) -> Outcome:
         """At least once, for statements that refuse a transaction; `succeeded` is recorded afterwards."""

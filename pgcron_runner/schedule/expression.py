@@ -68,20 +68,14 @@ def check_characters(text: object) -> None:
     if not isinstance(text, str):
         raise InvalidInput(FIELD, text, "is not text", example="0 9 * * mon-fri")
     if len(text) > LONGEST:
-        raise InvalidInput(
-            FIELD, f"{text[:60]}…", f"is longer than {LONGEST} characters", example="0 9 * * mon-fri"
-        )
+        raise InvalidInput(FIELD, f"{text[:60]}…", f"is longer than {LONGEST} characters", example="0 9 * * mon-fri")
     for position, letter in enumerate(text):
         if not (" " <= letter <= "~" or letter in "\t\n"):
             label = unicodedata.name(letter, "control character")
-            problem = (
-                f"holds U+{ord(letter):04X} ({label}) at position {position + 1}; only plain ASCII is read"
-            )
+            problem = f"holds U+{ord(letter):04X} ({label}) at position {position + 1}; only plain ASCII is read"
             raise InvalidInput(FIELD, text, problem, example=_plain(text) or "0 9 * * mon-fri")
     if not text.strip():
-        raise InvalidInput(
-            FIELD, text, "is empty", example="0 9 * * mon-fri, or @manual for a job run by hand"
-        )
+        raise InvalidInput(FIELD, text, "is empty", example="0 9 * * mon-fri, or @manual for a job run by hand")
 
 
 def _plain(text: str) -> str:
@@ -97,13 +91,9 @@ def _macro(text: str, line: str) -> str:
     word = line.split()[0]
     if word == "@reboot":
         problem = "has no meaning here: workers start and stop on many hosts, and none of them is the job's"
-        raise InvalidInput(
-            FIELD, text, problem, example="@manual, started by `pgcron-runner job run` when you deploy"
-        )
+        raise InvalidInput(FIELD, text, problem, example="@manual, started by `pgcron-runner job run` when you deploy")
     if word in ("@every", "@at", "@manual"):
-        raise InvalidInput(
-            FIELD, text, "is not a cron expression but a schedule of its own", example="*/5 * * * *"
-        )
+        raise InvalidInput(FIELD, text, "is not a cron expression but a schedule of its own", example="*/5 * * * *")
     if word in _INTERVALS:
         raise InvalidInput(FIELD, text, f"has no macro {word!r}", example=_INTERVALS[word])
     problem = f"is not one of {', '.join(_MACROS)}, @every, @at, @manual"
@@ -115,9 +105,7 @@ def _wrong_count(text: str, fields: list[str]) -> InvalidInput:
     comment = next((index for index, field in enumerate(fields) if field.startswith("#")), None)
     if comment is not None:
         kept = " ".join(fields[:comment])
-        return InvalidInput(
-            FIELD, text, "holds a comment, which is not allowed here", example=kept or "0 9 * * *"
-        )
+        return InvalidInput(FIELD, text, "holds a comment, which is not allowed here", example=kept or "0 9 * * *")
     if interval := _interval(text):
         return InvalidInput(FIELD, text, "is an interval and not a cron expression", example=interval)
     wanted = "minute hour day-of-month month day-of-week, with the seconds before them if there are six"

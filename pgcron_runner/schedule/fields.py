@@ -80,9 +80,7 @@ MONTH: Final = Field("month", column=3, low=1, high=12, names=_MONTHS)
 DAY_OF_WEEK: Final = Field("day-of-week", column=4, low=0, high=6, names=_WEEKDAYS, written_high=7)
 
 _PLAIN: Final = re.compile(r"(?P<first>\*|\w+)(?:-(?P<last>\w+))?(?:/(?P<step>\w*))?", re.ASCII)
-_HASH: Final = re.compile(
-    r"h(?:\((?P<low>\d+)-(?P<high>\d+)\))?(?:/(?P<step>\d+))?", re.ASCII | re.IGNORECASE
-)
+_HASH: Final = re.compile(r"h(?:\((?P<low>\d+)-(?P<high>\d+)\))?(?:/(?P<step>\d+))?", re.ASCII | re.IGNORECASE)
 _STARRED: Final = re.compile(r"[*?]|h/", re.IGNORECASE)
 _FULL_NAMES: Final = {
     word: word[:3]
@@ -191,11 +189,11 @@ def _star(field: Field, part: str, step: int | None, last: str | None) -> tuple[
 
 def _range(field: Field, first: int, last: int, step: int) -> tuple[int, ...]:
     """The values from first to last, over the field's end where last is smaller. `5-5` is one value."""
-    if first == last:
-        return (_low_sunday(field, first),)
     if field is DAY_OF_WEEK:
-        # Sunday begins a range as 0 (sun-tue) and ends one as 7 (sat-sun).
-        first, last = _low_sunday(field, first), last or 7
+        # Sunday begins a range as 0 (sun-tue) and ends one as 7 (sat-sun), unless it is the whole range.
+        first, last = (0, 0) if {first, last} <= {0, 7} and first >= last else (first % 7, last or 7)
+    if first == last:
+        return (first,)
     if first < last:
         return expand(field.column, f"{first}-{last}/{step}", field.everything)
     reach = (last - first) % field.size
@@ -243,9 +241,7 @@ def _step(field: Field, part: str, digits: str) -> int:
     if step == 0:
         raise FieldError(f"the step in {part!r} is 0", field_example="*")
     if step > field.size:
-        problem = (
-            f"the step in {part!r} is larger than the field, whose {field.size} values it restarts after"
-        )
+        problem = f"the step in {part!r} is larger than the field, whose {field.size} values it restarts after"
         every = f"@every {step}{field.unit}" if field.unit else None
         raise FieldError(problem, field_example=f"*/{field.size // 2}", example=every)
     return step
@@ -257,9 +253,7 @@ def _hashed(field: Field, part: str, found: re.Match[str], name: str) -> tuple[i
     if found["low"] is not None:
         low, high = _number(field, found["low"]), _number(field, found["high"])
         if low > high or high > field.high:
-            raise FieldError(
-                f"the range in {part!r} runs backwards", field_example=f"H({field.low}-{field.high})"
-            )
+            raise FieldError(f"the range in {part!r} runs backwards", field_example=f"H({field.low}-{field.high})")
     size = high - low + 1
     step = size if found["step"] is None else _step(field, part, found["step"])
     return tuple(range(low + stable_hash(field, name) % min(step, size), high + 1, step))

@@ -122,9 +122,7 @@ def _standing_alone(text: str, timezone: str, lines: list[str]) -> Schedule | No
         elif words[0] == "@every" and _AFTER_FINISH.search(line):
             alone = Schedule(text, timezone, (), after_finish=_period(_AFTER_FINISH.sub("", line)))
         if alone and len(lines) > 1:
-            raise InvalidInput(
-                FIELD, text, f"joins {line!r} with other lines, but it must stand alone", example=line
-            )
+            raise InvalidInput(FIELD, text, f"joins {line!r} with other lines, but it must stand alone", example=line)
     return alone
 
 
@@ -159,19 +157,13 @@ def _at(line: str, timeline: Timeline) -> int:
     """The instant after `@at`, in seconds since the epoch."""
     found = _AT.fullmatch(line[len("@at") :].strip())
     if not found:
-        raise InvalidInput(
-            FIELD, line, "is not a date and time such as 2027-01-31T09:00", example=_AT_EXAMPLE
-        )
+        raise InvalidInput(FIELD, line, "is not a date and time such as 2027-01-31T09:00", example=_AT_EXAMPLE)
     try:
         moment = datetime.fromisoformat(f"{found['day']}T{found['time']}{(found['offset'] or '').upper()}")
     except ValueError:
-        raise InvalidInput(
-            FIELD, line, "names a date or time that does not exist", example=_AT_EXAMPLE
-        ) from None
+        raise InvalidInput(FIELD, line, "names a date or time that does not exist", example=_AT_EXAMPLE) from None
     if not FIRST_YEAR < moment.year < LAST_YEAR:
-        raise InvalidInput(
-            FIELD, line, f"is not in the years {FIRST_YEAR + 1} to {LAST_YEAR - 1}", example=_AT_EXAMPLE
-        )
+        raise InvalidInput(FIELD, line, f"is not in the years {FIRST_YEAR + 1} to {LAST_YEAR - 1}", example=_AT_EXAMPLE)
     if moment.tzinfo is not None:
         return (moment - EPOCH) // _SECOND
     return _local(line, (moment.replace(tzinfo=UTC) - EPOCH) // _SECOND, timeline)

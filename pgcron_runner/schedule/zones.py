@@ -78,9 +78,7 @@ _ABBREVIATIONS: Final = {
     "z": "UTC",
     "zulu": "UTC",
 }
-_OFFSET: Final = re.compile(
-    r"(?P<word>[A-Za-z]*)(?P<sign>[+-])?(?P<hours>\d{1,2})(?::?(?P<minutes>\d\d))?", re.ASCII
-)
+_OFFSET: Final = re.compile(r"(?P<word>[A-Za-z]*)(?P<sign>[+-])?(?P<hours>\d{1,2})(?::?(?P<minutes>\d\d))?", re.ASCII)
 _ETC: Final = re.compile(r"Etc/GMT(?P<sign>[+-])(?P<hours>[1-9]\d?)", re.ASCII)
 
 
@@ -115,12 +113,9 @@ def zone_note(name: str) -> str | None:
 def _zone(name: str) -> ZoneInfo:
     if not name.strip():
         raise InvalidInput(FIELD, name, "is empty; a job must say its zone", example=_EXAMPLE)
-    if len(name) > _LONGEST or not _SHAPE.fullmatch(name):
-        raise InvalidInput(FIELD, name[:_LONGEST], "is not a time-zone name", example=_near(name) or _EXAMPLE)
+    if len(name) > _LONGEST:
+        raise InvalidInput(FIELD, f"{name[:_LONGEST]}…", "is too long for a time-zone name", example=_EXAMPLE)
     if problem := _unwanted(name):
-        raise InvalidInput(FIELD, name, problem, example=_proposal(name))
-    if name not in _names():
-        problem = f"is not in the time-zone data of this host ({zone_data_version()})"
         raise InvalidInput(FIELD, name, problem, example=_proposal(name))
     return _load(name)
 
@@ -130,7 +125,7 @@ def _refuse_type(name: object) -> ZoneInfo:
 
 
 def _unwanted(name: str) -> str | None:
-    """Why a name is refused although some library would take it."""
+    """Why a name is refused, although some library might take it; None for a right one."""
     lower = name.lower()
     if lower.startswith(_COPIES):
         return "is a copy that not every host has"
@@ -138,14 +133,12 @@ def _unwanted(name: str) -> str | None:
         return "depends on the host"
     if lower in _ABBREVIATIONS:
         return "is an abbreviation, which names no place and has several meanings"
-    if "/" not in name and name not in _names() and _OFFSET.fullmatch(name):
-        return (
-            "is an offset or a POSIX string, which knows no daylight saving and whose sign is read both ways"
-        )
-    if re.fullmatch(r"GMT[+-]?0", name, re.IGNORECASE):
-        return "is an offset"
-    if re.fullmatch(r"[A-Z]{3,4}\d[A-Z]{3,4}.*", name, re.IGNORECASE):
-        return "is a POSIX string"
+    if _OFFSET.fullmatch(name):
+        return "is an offset or a POSIX string, which knows no daylight saving and whose sign is read both ways"
+    if not _SHAPE.fullmatch(name):
+        return "is not a time-zone name"
+    if name not in _names():
+        return f"is not in the time-zone data of this host ({zone_data_version()})"
     return None
 
 
@@ -156,7 +149,7 @@ def _proposal(name: str) -> str:
             return _near(name[len(copy) :]) or _EXAMPLE
     if lower in _ABBREVIATIONS:
         return _ABBREVIATIONS[lower]
-    if lower not in _lower_names() and (found := _OFFSET.fullmatch(name)):
+    if found := _OFFSET.fullmatch(name):
         return _of_offset(found)
     return _near(name) or _EXAMPLE
 
@@ -169,9 +162,7 @@ def _of_offset(found: re.Match[str]) -> str:
         return _EXAMPLE
     # Etc names count westward, people eastward.
     sign = "-" if found["sign"] == "+" else "+"
-    return (
-        f"the name of a place, such as Europe/Berlin, or Etc/GMT{sign}{hours} for UTC{found['sign']}{hours}"
-    )
+    return f"the name of a place, such as Europe/Berlin, or Etc/GMT{sign}{hours} for UTC{found['sign']}{hours}"
 
 
 def _near(name: str) -> str | None:
@@ -183,7 +174,7 @@ def _near(name: str) -> str | None:
     cities = {lower.rsplit("/", 1)[-1]: exact for lower, exact in known.items()}
     if wanted in cities:
         return cities[wanted]
-    close = difflib.get_close_matches(wanted, known, n=1, cutoff=0.75)
+    close = difflib.get_close_matches(wanted, known, n=1, cutoff=0.8)
     return known[close[0]] if close else None
 
 
@@ -199,12 +190,7 @@ def _names() -> frozenset[str]:
 
 @lru_cache(maxsize=1)
 def _lower_names() -> dict[str, str]:
-    accepted = (name for name in sorted(_names()) if not _is_refused(name))
-    return {name.lower(): name for name in accepted}
-
-
-def _is_refused(name: str) -> bool:
-    return _unwanted(name) is not None
+    return {name.lower(): name for name in sorted(_names()) if _unwanted(name) is None}
 
 
 def _load(name: str) -> ZoneInfo:

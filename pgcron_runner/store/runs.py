@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from pgcron_runner.database import Connection
+from pgcron_runner.database import Connection, DivisionByZero
 from pgcron_runner.model import Kind, Outcome, Output, RetryPolicy, Status, Task
 from pgcron_runner.statements import query
 from pgcron_runner.store.jobs import Lane
@@ -62,6 +62,15 @@ class Claimed:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenedSqlRun:
+    """A SQL job's transaction as it begins: its lock was granted, the run still is this worker's, its id."""
+
+    locked: bool
+    ours: bool
+    transaction_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class LockedJob:
     """A job lock as the control session holds it, once per run."""
 
@@ -91,7 +100,7 @@ async def claim_runs(
     refused: Collection[int] = (),
     now: datetime | None = None,
 ) -> Claimed:
-    """Claims up to `limit` due runs of a lane; jobs in `refused` are left alone. Their locks are held by this session."""
+    """Claims up to `limit` due runs of a lane, but none of the `refused` jobs; this session holds their locks."""
     cursor = await connection.execute(
         query("claim_runs"),
         {
@@ -221,44 +230,57 @@ async def list_own_locks(connection: Connection) -> list[LockedJob]:
     return [LockedJob(job_id, exclusive) for job_id, exclusive in await cursor.fetchall()]
 
 
-async def open_sql_run(connection: Connection, worker_id: UUID, task: Task) -> tuple[bool, bool]:
-    """In the job's own transaction: whether its lock was granted, and whether the run still is this worker's."""
-    cursor = await connection.execute(
-        query("open_sql_run"),
-        {
-            "exclusive": task.exclusive,
-            "job_id": task.job_id,
-            "run_id": task.run_id,
-            "worker_id": worker_id,
-            "job_name": task.job_name,
-            "scheduled_for": task.scheduled_for.isoformat(),
-            "attempt": task.attempt,
-            # The worker stops the run at its timeout; this is for a server that the worker no longer reaches.
-            "timeout_ms": task.timeout // timedelta(milliseconds=1) + 5000,
-        },
-    )
+async def open_sql_run(connection: Connection, worker_id: UUID, task: Task) -> OpenedSqlRun:
+    """Begins the job's own transaction, takes its lock and looks at the run."""
+    async with connection.pipeline():
+        await connection.execute("begin isolation level read committed")
+        cursor = await connection.execute(
+            query("open_sql_run"),
+            {
+                "exclusive": task.exclusive,
+                "job_id": task.job_id,
+                "run_id": task.run_id,
+                "worker_id": worker_id,
+                "job_name": task.job_name,
+                "scheduled_for": task.scheduled_for.isoformat(),
+                "attempt": task.attempt,
+                # The worker stops the run at its timeout; this is for a server that the worker no longer reaches.
+                "timeout_ms": task.timeout // timedelta(milliseconds=1) + 5000,
+            },
+        )
     row = await cursor.fetchone()
     assert row is not None
-    return bool(row[0]), bool(row[1])
+    return OpenedSqlRun(*row[:3])
 
 
-async def succeed_sql_run(connection: Connection, worker_id: UUID, task: Task, outcome: Outcome) -> bool:
-    """In the job's own transaction, last: writes `succeeded`. False: roll back, the run or its lock was lost."""
+async def commit_sql_run(
+    connection: Connection, worker_id: UUID, task: Task, outcome: Outcome, transaction_id: str
+) -> bool:
+    """Writes `succeeded` in the job's own transaction and commits both.
+
+    False: nothing was committed, since the run or the transaction is no longer the one that was opened. Any other
+    DatabaseError after a lost session leaves open whether the server has committed.
+    """
     output = outcome.output or Output()
-    cursor = await connection.execute(
-        query("succeed_sql_run"),
-        {
-            "run_id": task.run_id,
-            "worker_id": worker_id,
-            "exclusive": task.exclusive,
-            "result": as_json(outcome.result),
-            "output": output.text or None,
-            "output_bytes": output.total_bytes or None,
-            "output_truncated": output.truncated if output.text else None,
-            "now": None,
-        },
-    )
-    return await cursor.fetchone() is not None
+    try:
+        async with connection.pipeline():
+            await connection.execute(
+                query("succeed_sql_run"),
+                {
+                    "run_id": task.run_id,
+                    "worker_id": worker_id,
+                    "transaction_id": transaction_id,
+                    "result": as_json(outcome.result),
+                    "output": output.text or None,
+                    "output_bytes": output.total_bytes or None,
+                    "output_truncated": output.truncated if output.text else None,
+                    "now": None,
+                },
+            )
+            await connection.execute("commit")
+    except DivisionByZero:
+        return False
+    return True
 
 
 async def settle_sql_run(connection: Connection, task: Task) -> tuple[bool, Status | None]:

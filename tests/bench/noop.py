@@ -1,0 +1,5 @@
+"""The cheapest job there is."""
+
+
+async def noop() -> None:
+    """Does nothing."""
