@@ -104,7 +104,8 @@ def marked_processes(mark_base: int) -> list[int]:
 
 def has_mark_of(pid: int, mark_base: int) -> bool:
     """Whether this process was launched by the guard with this base, or descends from one that was."""
-    return mark_of(pid) in range(mark_base, mark_base + _MARKS)
+    mark = mark_of(pid)
+    return mark is not None and 0 <= mark - mark_base < _MARKS
 
 
 def _read_table() -> dict[int, tuple[int, int]]:
@@ -212,6 +213,7 @@ class _Guard:
         self._connected = True
         self._pause = _FIRST_PAUSE
         self._next_pass = 0.0
+        self._struck: dict[int, bool] = {}  # in the last pass, and whether it could be
         self._folder = os.open(".", os.O_RDONLY)
         self._wakeup = _wake_on_sigchld()
 
@@ -235,17 +237,17 @@ class _Guard:
 
     def kill_everything(self) -> None:
         """Kill all descendants until none is left that may be killed."""
-        pause = _FIRST_PAUSE
+        self._expired = True
+        self._hurry()
         while True:
             self._reap()
             if self._childless and (_LINUX or not self._launches):
                 return
-            killed = [_kill(pid) for pid in self._census()]
+            self._strike()
             # sudo and the like are out of an ordinary user's reach: waiting for them would be for ever.
-            if killed and not any(killed):
+            if self._struck and not any(self._struck.values()):
                 return
-            time.sleep(pause)
-            pause = min(pause * 2, _LAST_PAUSE)
+            time.sleep(self._pause)
 
     def _timeout(self) -> float | None:
         """How long to sleep, in milliseconds."""
@@ -368,14 +370,23 @@ class _Guard:
         return bool(self._dying) or (self._expired and (bool(self._launches) or not self._childless))
 
     def _kill_some(self) -> None:
+        if self._must_kill() and time.monotonic() >= self._next_pass:
+            self._strike()
+            self._next_pass = time.monotonic() + self._pause
+
+    def _strike(self) -> None:
         """One pass over the doomed; there is another until they are gone, for they may be forking."""
-        if not self._must_kill() or time.monotonic() < self._next_pass:
-            return
-        for pid, launch in self._census().items():
+        before, self._struck = self._struck, {}
+        # Orphans at once: one that forks and ends every few milliseconds is gone before a census is over.
+        self._kill_doomed({pid: self._owner(pid) for pid in _own_children()})
+        self._kill_doomed(self._census())
+        news = self._struck.keys() - before.keys()
+        self._pause = _FIRST_PAUSE if news else min(self._pause * 2, _LAST_PAUSE)
+
+    def _kill_doomed(self, owners: dict[int, _Launch | None]) -> None:
+        for pid, launch in owners.items():
             if self._expired or launch in self._dying:
-                _kill(pid)
-        self._next_pass = time.monotonic() + self._pause
-        self._pause = min(self._pause * 2, _LAST_PAUSE)
+                self._struck[pid] = _kill(pid)
 
     def _reap(self) -> None:
         try:
@@ -444,7 +455,7 @@ class _Guard:
         if launch is not None and launch.status is None:
             return launch
         mark = mark_of(pid)
-        if mark is not None and mark in range(self._mark_base, self._mark_base + _MARKS):
+        if mark is not None and 0 <= mark - self._mark_base < _MARKS:
             return self._launches.get(mark - self._mark_base)
         with contextlib.suppress(ProcessLookupError):
             if (launch := self._by_pid.get(os.getsid(pid))) is not None:

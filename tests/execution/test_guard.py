@@ -217,14 +217,16 @@ async def test_a_fork_chain_that_keeps_changing_session_is_caught(guard: Guard, 
     chains = [await guard.launch(command, OutputBuffer(10)) for _ in range(5)]
     bystander = await launch(guard, "sleep 300")
     await asyncio.gather(*(chain.exited.wait() for chain in chains))
-    assert living(marker)
+    await eventually(lambda: living(marker))
     assert all(await asyncio.gather(*(chain.kill_tree() for chain in chains)))
     assert not living(marker)
     assert not bystander.exited.is_set()
 
 
+@ON_LINUX
 async def test_a_stopped_command_gets_its_term(guard: Guard) -> None:
     process = await launch(guard, "trap 'echo bye; exit 7' TERM; kill -STOP $$; sleep 300 & wait")
+    await eventually(lambda: "\nState:\tT" in Path(f"/proc/{process.pid}/status").read_text())
     process.signal_group(signal.SIGTERM)
     assert await process.wait() == ExitStatus(7)
     await process.kill_tree()

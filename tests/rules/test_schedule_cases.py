@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ def test_case_backwards_and_counted(case: dict[str, Any]) -> None:
     start = datetime.fromisoformat(case["start_utc"])
     assert list(schedule.between(start, expected[-1])) == expected
     assert schedule.count_between(start, expected[-1]) == len(expected)
-    for earlier, later in zip(expected, expected[1:], strict=False):
+    for earlier, later in pairwise(expected):
         assert schedule.prev_before(later) == earlier
     before = schedule.prev_before(expected[0])
     assert before is not None
@@ -74,10 +75,7 @@ def test_case_backwards_and_counted(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", REFUSED, ids=_id)
 def test_case_refused(case: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput) as refusal:
-        if case["id"] in WRONG_AS_CRON_ONLY:
-            parse_expression(case["expr"])
-        else:
-            _schedule(case)
+        parse_expression(case["expr"]) if case["id"] in WRONG_AS_CRON_ONLY else _schedule(case)
     assert refusal.value.field == "schedule"
     assert str(refusal.value).startswith("schedule: ")
     assert refusal.value.example

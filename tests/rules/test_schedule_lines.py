@@ -15,11 +15,8 @@ from pgcron_runner.schedule import Schedule, parse_schedule
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 
-instants = st.datetimes(
-    datetime(1990, 1, 1),
-    datetime(2040, 1, 1),
-    timezones=st.just(UTC),  # noqa: DTZ001  hypothesis wants them naive
-)
+FIRST, LAST = datetime(1990, 1, 1), datetime(2040, 1, 1)  # noqa: DTZ001  hypothesis wants its bounds naive
+instants = st.datetimes(FIRST, LAST, timezones=st.just(UTC))
 
 
 def utc(text: str) -> datetime:

@@ -18,6 +18,7 @@ from pgcron_runner.model import DstGap, DstRepeat
 from pgcron_runner.schedule import Schedule, check_timezone, parse_schedule
 
 MINUTE = timedelta(minutes=1)
+NEVER = datetime.min  # noqa: DTZ901  a wall time has no zone
 SECOND = timedelta(seconds=1)
 LARGEST_CHANGE = timedelta(hours=3)
 
@@ -105,7 +106,8 @@ def _series(low: int, high: int, first: int, last: int, step: int) -> frozenset[
 
 @st.composite
 def parts(draw: st.DrawFn, low: int, high: int, near: tuple[int, ...]) -> Text:
-    values = st.sampled_from(near) if near and draw(st.booleans()) else st.integers(low, high)
+    prefers_near = draw(st.booleans()) and bool(near)
+    values = st.sampled_from(near) if prefers_near else st.integers(low, high)
     size = high - low + 1
     match draw(st.sampled_from(["star", "steps", "one", "one", "range", "range steps", "start steps"])):
         case "star":
@@ -172,7 +174,8 @@ def moments(draw: st.DrawFn, *, odd: bool = False) -> tuple[str, datetime]:
     if odd or draw(st.booleans()):
         return draw(st.sampled_from(ODD_CHANGES))
     name = draw(st.sampled_from(ZONES))
-    if (changes := _changes(name)) and draw(st.booleans()):
+    near_a_change = draw(st.booleans())
+    if near_a_change and (changes := _changes(name)):
         return name, draw(st.sampled_from(changes))
     minutes = draw(st.integers(0, 50 * 365 * 24 * 60))
     return name, datetime(1990, 1, 1, tzinfo=UTC) + timedelta(minutes=minutes)
@@ -204,7 +207,7 @@ def replay(
             if -LARGEST_CHANGE <= jump < timedelta(0):
                 seen_until = shown
             elif jump:
-                seen_until = datetime.min
+                seen_until = NEVER
             rests = _rests(zone, now, wall, seen_until, tick, dst_repeat)
             due = any(line.matches(wall) and (line.wildcard or not rests) for line in text_lines)
         if due:
@@ -227,7 +230,7 @@ def _seen_before(zone: ZoneInfo, start: datetime, tick: timedelta) -> datetime:
     for before, after in pairwise(walls):
         if -LARGEST_CHANGE <= after - before - MINUTE < timedelta(0):
             return before + MINUTE - tick
-    return datetime.min
+    return NEVER
 
 
 def _rests(
