@@ -11,7 +11,8 @@ from pgcron_runner.logs import get_logger
 from pgcron_runner.model import Kind
 from pgcron_runner.settings import BATCH
 from pgcron_runner.store import runs
-from pgcron_runner.store.runs import Claimed, LaneDue, LockedJob
+from pgcron_runner.store.jobs import Lane
+from pgcron_runner.store.runs import Claimed, LockedJob
 
 log = get_logger(__name__)
 
@@ -34,7 +35,7 @@ class Claim:
         self._in_hand = in_hand
 
     async def step(
-        self, lane: LaneDue, *, limit: int, refused: Collection[int] = (), now: datetime | None = None
+        self, lane: Lane, *, limit: int, refused: Collection[int] = (), now: datetime | None = None
     ) -> Claimed:
         """Claims at most `limit` due runs of one queue and priority, oldest first; leaves out the `refused` jobs."""
         async with self._session.use() as connection:
@@ -44,22 +45,22 @@ class Claim:
                     if limit <= 0:
                         return _NOTHING
                     return await runs.claim_runs(
-                        connection, self._worker_id, lane.lane, kinds=self._kinds, limit=limit, refused=refused, now=now
+                        connection, self._worker_id, lane, kinds=self._kinds, limit=limit, refused=refused, now=now
                     )
             except DatabaseError as error:
                 if not connection.closed:
                     await self.release_strays(connection)
                 if isinstance(error, UniqueViolation):
                     # Two workers chose the same lane of a job that allows overlap: the constraint decided.
-                    log.debug("claim_collided", lane=lane.lane)
+                    log.debug("claim_collided", queue=lane.queue)
                     return _NOTHING
                 raise
 
     @staticmethod
-    async def _places(connection: Connection, lane: LaneDue, limit: int) -> int:
+    async def _places(connection: Connection, lane: Lane, limit: int) -> int:
         if lane.max_running is None:
             return limit
-        return min(limit, await runs.places_in_queue(connection, lane.lane[0]))
+        return min(limit, await runs.places_in_queue(connection, lane.queue))
 
     async def release_strays(self, connection: Connection) -> int:
         """Gives back job locks of this session that no run in hand accounts for; returns how many rounds it took.

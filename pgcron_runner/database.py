@@ -235,7 +235,8 @@ def is_connection_lost(connection: Connection, error: BaseException) -> bool:
 class Session:
     """One session that comes back: whoever uses it waits until it is there; one user at a time.
 
-    `on_connect` runs on each new connection before anyone else may use it.
+    `on_connect` runs on each new connection before anyone else may use it. `patient`: waits for the end of a refusal as
+    well, which may be an administrator's passing mistake; else the first connect raises it.
     """
 
     def __init__(
@@ -244,13 +245,14 @@ class Session:
         purpose: Purpose,
         *,
         on_connect: Callable[[Connection], Awaitable[None]] | None = None,
+        patient: bool = True,
     ) -> None:
         self._database = database
         self._purpose = purpose
         self._on_connect = on_connect
         self._connection: Connection | None = None
         self._lock = asyncio.Lock()
-        self._ever_connected = False
+        self._patient = patient
 
     @asynccontextmanager
     async def use(self) -> AsyncIterator[Connection]:
@@ -285,9 +287,8 @@ class Session:
         started, said = time.monotonic(), ""
         retrying = AsyncRetrying(
             wait=wait_random_exponential(multiplier=0.1, max=5),
-            # After the first success a refusal may be an administrator's passing mistake: wait for its mending.
             retry=retry_if_exception_type(
-                (DatabaseUnavailable, DatabaseRefused) if self._ever_connected else DatabaseUnavailable
+                (DatabaseUnavailable, DatabaseRefused) if self._patient else DatabaseUnavailable
             ),
         )
         async for attempt in retrying:
@@ -320,7 +321,7 @@ class Session:
         except BaseException:
             await connection.close()
             raise
-        self._ever_connected = True
+        self._patient = True
         return connection
 
     async def _drop(self, why: str | None) -> None:

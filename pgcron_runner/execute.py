@@ -28,6 +28,7 @@ class Execute:
         self._on_finished = on_finished
         self._running: dict[int, tuple[Task, Stop]] = {}
         self._asyncio_tasks: set[asyncio.Task[None]] = set()
+        self._all_recorded = asyncio.Event()
         self.unrecorded: dict[int, Finished] = {}
 
     @property
@@ -73,11 +74,19 @@ class Execute:
         """These ends are written, or were found to be somebody else's: they are no longer in hand."""
         for run_id in run_ids:
             self.unrecorded.pop(run_id, None)
+        if not self.unrecorded:
+            self._all_recorded.set()
 
     async def wait_until_idle(self) -> None:
         """Until nothing is running any more; what has ended may still be unrecorded."""
         while self._asyncio_tasks:
             await asyncio.wait(list(self._asyncio_tasks))
+
+    async def wait_until_recorded(self) -> None:
+        """Until every end is written, or was found to be somebody else's."""
+        while self.unrecorded:
+            self._all_recorded.clear()
+            await self._all_recorded.wait()
 
     async def _run(self, task: Task, stop: Stop) -> None:
         outcome = Outcome(Status.FAILED, reason="the worker was torn down")

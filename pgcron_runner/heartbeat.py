@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
@@ -17,6 +17,7 @@ class Beaten:
     """What a heartbeat brought. `sent_at` (boot-time clock) was read before it was sent: the lease counts from there.
 
     `alive` false: the row was closed by others, and with it all runs. `taken`: runs that are no longer this worker's.
+    `given_back`: runs that were claimed by a COMMIT without an answer; they were never begun, and are queued again.
     """
 
     sent_at: float
@@ -24,7 +25,8 @@ class Beaten:
     database_now: datetime | None = None
     answered_at: float = 0.0
     taken: frozenset[int] = frozenset()
-    cancelled: frozenset[int] = field(default_factory=frozenset)
+    cancelled: frozenset[int] = frozenset()
+    given_back: frozenset[int] = frozenset()
 
 
 class Heartbeat:
@@ -34,21 +36,27 @@ class Heartbeat:
         self._session = session
         self._worker_id = worker_id
 
-    async def step(self, run_ids: Sequence[int], *, stopping: bool) -> Beaten:
-        """One beat; `run_ids` are the runs in hand as they were before it was sent."""
+    async def step(self, in_hand: Callable[[], Collection[int]], *, stopping: bool, search: bool = False) -> Beaten:
+        """One beat. `in_hand` names the runs in hand; `search` looks for others even where it names none."""
         async with self._session.use() as connection:
+            # Asked when no claim is on its way, since claims use this very session.
+            run_ids = frozenset(in_hand())
             # Not before the session was free: only time on the wire and in the server counts against the lease.
             sent_at = boottime()
             database_now = await workers.beat_worker(connection, self._worker_id, stopping=stopping)
             answered_at = boottime()
             if database_now is None:
                 return Beaten(sent_at, alive=False)
-            own = await runs.read_own_runs(connection, self._worker_id, run_ids) if run_ids else {}
+            own = await runs.read_own_runs(connection, self._worker_id, run_ids) if run_ids or search else {}
+            given_back = own.keys() - run_ids
+            if given_back:
+                await runs.give_back_runs(connection, self._worker_id, given_back)
         return Beaten(
             sent_at,
             alive=True,
             database_now=database_now,
             answered_at=answered_at,
-            taken=frozenset(run_ids) - own.keys(),
+            taken=run_ids - own.keys(),
+            given_back=frozenset(given_back),
             cancelled=frozenset(run_id for run_id, wanted in own.items() if wanted),
         )

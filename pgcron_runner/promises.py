@@ -105,12 +105,12 @@ def check_occurrences(jobs: Iterable[CountedJob], runs: Sequence[RunRow]) -> Ver
     skipped = sum(run.status is Status.SKIPPED for run in planned)
     missed = sum(run.missed_count or 0 for run in planned)
     begun = sum(run.status not in (Status.SKIPPED, Status.MISSED) for run in planned)
-    figures = f"{expected} were due: {begun} started, {skipped} skipped, {missed} missed"
-    return _verdict("every occurrence accounted for exactly once", figures, faults)
+    figures = f"{expected} due: {begun} started, {skipped} skipped, {missed} missed"
+    return _verdict("every occurrence accounted for once", figures, faults)
 
 
 def _trails(job: CountedJob, runs: Iterable[RunRow]) -> list[datetime]:
-    """Each occurrence that a row of the schedule's speaks of, as often as one does; a missed range is taken at its count."""
+    """Each occurrence that a scheduled row speaks of, as often as one does; a missed range is taken at its count."""
     found: list[datetime] = []
     for run in runs:
         if run.job_name != job.name or run.trigger is not Trigger.SCHEDULE:
@@ -137,8 +137,8 @@ def check_attempts(jobs: Iterable[CountedJob], runs: Sequence[RunRow]) -> Verdic
             faults.append(f"{job} at {_clock(when)}: {problem}")
     failed = sum(run.status in _TRIED_AGAIN for run in runs)
     retries = sum(run.trigger is Trigger.RETRY for run in runs)
-    figures = f"{failed} failed or lost, {retries} tried again"
-    return _verdict("every failed attempt tried again while attempts remain", figures, faults)
+    figures = f"{failed} failed or lost, {retries} retried"
+    return _verdict("failures retried as the job says", figures, faults)
 
 
 def _wrong_attempts(attempts: Sequence[RunRow], allowed: int) -> str | None:
@@ -159,7 +159,7 @@ def _owed(run: RunRow, allowed: int) -> bool:
 
 
 def check_commands(runs: Iterable[RunRow], marks: Sequence[Mark]) -> Verdict:
-    """What the commands wrote down agrees with the rows: what succeeded began and ended once, what was skipped never."""
+    """What the commands wrote down agrees with the rows: what succeeded began and ended, what was skipped never."""
     shell = {run.id: run for run in runs if run.kind is Kind.SHELL}
     begun, ended = _count(marks, Moment.BEGIN), _count(marks, Moment.END)
     faults = [f"run {run_id} began {count} times" for run_id, count in begun.items() if count > 1]
@@ -171,7 +171,7 @@ def check_commands(runs: Iterable[RunRow], marks: Sequence[Mark]) -> Verdict:
         if run.started_at is None and begun[run.id]:
             faults.append(f"run {run.id} of {run.job_name} began, but is {run.status}")
     figures = f"{begun.total()} began, {ended.total()} ended by themselves"
-    return _verdict("every command ran once, as the history says", figures, faults)
+    return _verdict("each command ran as history says", figures, faults)
 
 
 def _count(marks: Iterable[Mark], moment: Moment) -> Counter[int]:
@@ -195,8 +195,8 @@ def check_overlaps(jobs: Iterable[CountedJob], marks: Iterable[Mark]) -> Verdict
         if mark.job_name in going:
             faults.append(f"{mark.job_name}: run {mark.run_id} began while run {going[mark.job_name]} was going")
         going[mark.job_name] = mark.run_id
-    figures = f"{intervals} stretches of work by their own marks"
-    return _verdict("never two runs of a job at once", figures, faults)
+    figures = f"{intervals} stretches of work by their marks"
+    return _verdict("never two runs of one job at once", figures, faults)
 
 
 def check_sql_work(runs: Iterable[RunRow], work: Iterable[int]) -> Verdict:
@@ -210,7 +210,7 @@ def check_sql_work(runs: Iterable[RunRow], work: Iterable[int]) -> Verdict:
         status = sql[run_id].status if run_id in sql else "not in the history"
         faults.append(f"run {run_id} is {status}, but its work is there")
     figures = f"{len(succeeded)} succeeded, {done.total()} rows of work"
-    return _verdict("SQL work exactly once per succeeded run", figures, faults)
+    return _verdict("SQL work once per succeeded run", figures, faults)
 
 
 def check_nothing_open(runs: Sequence[RunRow], workers: Mapping[str, str | None]) -> Verdict:
@@ -220,14 +220,14 @@ def check_nothing_open(runs: Sequence[RunRow], workers: Mapping[str, str | None]
     faults += [f"{name} has not ended" for name, reason in workers.items() if reason is None]
     reasons = Counter(reason for reason in workers.values() if reason)
     ends = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
-    figures = f"{len(runs)} rows, {len(open_runs)} open; workers: {ends or 'none'}"
+    figures = f"{len(open_runs)} of {len(runs)} open; workers: {ends or 'none'}"
     return _verdict("no run left queued or running", figures, faults)
 
 
 def check_machine(processes: Collection[str], folders: Collection[str]) -> Verdict:
     """Nothing is left on this machine: descriptions of processes that still live, folders that still exist."""
     faults = [f"still alive: {process}" for process in processes] + [f"still there: {path}" for path in folders]
-    return _verdict("nothing left behind on this machine", f"{len(processes)} processes, {len(folders)} folders", faults)
+    return _verdict("nothing left on this machine", f"{len(processes)} processes, {len(folders)} folders", faults)
 
 
 def _verdict(promise: str, figures: str, faults: Sequence[str]) -> Verdict:

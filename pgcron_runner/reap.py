@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from pgcron_runner.clock import boottime
-from pgcron_runner.database import Connection, Session
+from pgcron_runner.database import Connection, DatabaseError, Session, is_connection_lost
 from pgcron_runner.leases import Beat, Watch
 from pgcron_runner.logs import get_logger
 from pgcron_runner.model import Outcome, Status
@@ -38,7 +38,7 @@ class Reap:
             if silent.beat is not None and not await workers.lock_silent_worker(connection, silent):
                 return 0
             # First its sessions: nothing of it may commit any more, and its job locks become free.
-            found, ended = await workers.terminate_sessions(connection, silent.worker_id)
+            found, ended = await _terminate(connection, silent)
             lost = await self._close_runs(connection, silent)
             await workers.end_worker(connection, silent.worker_id, "lost")
         log.warning(
@@ -63,6 +63,18 @@ class Reap:
             endings = [_lost(run) for run in lost]
             closed += len(await runs.finish_runs(connection, silent.worker_id, endings))
         return closed
+
+
+async def _terminate(connection: Connection, silent: Beat) -> tuple[int, int]:
+    """In a savepoint: what Postgres refuses here must not keep the runs from being closed."""
+    try:
+        async with connection.transaction():
+            return await workers.terminate_sessions(connection, silent.worker_id)
+    except DatabaseError as error:
+        if is_connection_lost(connection, error):
+            raise
+        log.warning("sessions_not_ended", worker=str(silent.worker_id), error=str(error).strip())
+        return 0, 0
 
 
 def _lost(run: LostRun) -> Ending:

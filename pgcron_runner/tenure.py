@@ -6,6 +6,7 @@ A worker that was reaped while it could not be heard (stopped, cut off) begins a
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import random
 import socket
@@ -34,7 +35,7 @@ from pgcron_runner.reap import Reap
 from pgcron_runner.schedule import zone_data_version
 from pgcron_runner.settings import BATCH, WorkerSettings
 from pgcron_runner.store import runs, workers
-from pgcron_runner.store.runs import LaneDue
+from pgcron_runner.store.jobs import Lane
 
 log = get_logger(__name__)
 
@@ -57,8 +58,11 @@ class Tenure:
         self._lease = settings.lease.total_seconds()
         self._poll = settings.poll.total_seconds()
         self._deadline = 0.0
+        self._suspicious_until = 0.0
+        self._jobs_due_at = math.inf
         self._clock = ClockWatch()
         self._stopping = False
+        self._has_fired = False
         self.registered = False
         self._reaped = False
         self._ended = asyncio.Event()
@@ -66,7 +70,7 @@ class Tenure:
         self._build(replace(database, application_name=workers.application_name(self.id), lease=settings.lease))
 
     def _build(self, database: Database) -> None:
-        self._control = Session(database, Purpose.CONTROL, on_connect=self._adopt)
+        self._control = Session(database, Purpose.CONTROL, on_connect=self._adopt, patient=False)
         self._record = Session(database, Purpose.RECORD)
         self._listen = Session(database, Purpose.LISTEN, on_connect=_listen)
         self._runners = Runners(database, self.id, self._guard, slots=self._settings.slots)
@@ -146,9 +150,9 @@ class Tenure:
             self.interrupt()
             await self._execute.wait_until_idle()
         # The finish loop writes what is left; beyond the lease others will have closed those runs as lost.
-        while self._execute.unrecorded and boottime() < self._deadline + self._lease and not self._reaped:
-            self._finishing.wake()
-            await asyncio.sleep(0.01)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(self._deadline + self._lease - boottime(), 0)):
+                await self._execute.wait_until_recorded()
         self._ended.set()
 
     def interrupt(self, *, now: bool = False) -> None:
@@ -176,6 +180,8 @@ class Tenure:
     async def _adopt(self, connection: Connection) -> None:
         """On each new control session: the schema is right, and the locks of the runs in hand are ours again."""
         await check_schema(connection)
+        # The last claim may have been committed without our knowing, or still be on its way through a dying session.
+        self._suspicious_until = boottime() + 2 * self._lease
         locks = self._execute.locked_jobs()
         if locks and (refused := await runs.take_job_locks(connection, locks)):
             log.warning("locks_taken_over", jobs=sorted(refused), consequence="their runs are stopped")
@@ -190,7 +196,8 @@ class Tenure:
             self._scheduling.wake()
 
     async def _beat_step(self) -> float | None:
-        beaten = await self._heartbeat.step(self._execute.run_ids, stopping=self._stopping)
+        suspicious = boottime() < self._suspicious_until
+        beaten = await self._heartbeat.step(lambda: self._execute.run_ids, stopping=self._stopping, search=suspicious)
         if not beaten.alive:
             self._on_reaped()
             return None
@@ -200,6 +207,9 @@ class Tenure:
         taken = beaten.taken & set(self._execute.run_ids)
         self._execute.stop(taken, StopReason.LEASE, now=True)
         self._execute.stop(beaten.cancelled, StopReason.CANCEL)
+        if beaten.given_back:
+            log.warning("claims_given_back", runs=sorted(beaten.given_back), consequence="they wait for a worker again")
+            self._scheduling.wake()
         return None
 
     def _watch_clock(self, beaten: Beaten) -> None:
@@ -244,32 +254,56 @@ class Tenure:
     async def _schedule_step(self) -> float | None:
         if not self._may_begin():
             return None
-        async with self._control.use() as connection:
-            due = await runs.next_due(connection)
-        if due.jobs_due_in is not None and due.jobs_due_in <= 0 and self._clock.steady:
-            while (await self._fire.step()).more and self._may_begin():
-                pass
-            async with self._control.use() as connection:
-                due = await runs.next_due(connection)
-        for lane in sorted((lane for lane in due.lanes if self._serves(lane)), key=lambda lane: -lane.lane[1]):
-            if lane.is_due:
-                await self._claim_lane(lane)
-        if self._settings.once and not self._work_is_left(due):
+        done = 0
+        if self._jobs_due_at <= boottime():
+            # What the last look has told of; asked for first, since every millisecond here is lateness.
+            done += await self._fire_and_claim()
+        due = await self._look_ahead()
+        if self._jobs_due_at <= boottime():
+            done += await self._fire_and_claim()
+            due = await self._look_ahead()
+        for waiting in sorted(due.lanes, key=lambda waiting: -waiting.lane.priority):
+            if waiting.is_due:
+                done += await self._claim_lane(waiting.lane)
+        if self._settings.once and not self._execute.run_ids:
+            if done:
+                return 0.0
             self._stopping = True
             self._ended.set()
         return self._pause(due)
+
+    async def _look_ahead(self) -> runs.NextDue:
+        async with self._control.use() as connection:
+            due = await runs.next_due(connection)
+        self._jobs_due_at = math.inf if due.jobs_due_in is None else boottime() + due.jobs_due_in
+        return due
+
+    async def _fire_and_claim(self) -> int:
+        """Fires batch after batch and claims at once what came of each; returns how many jobs and runs were moved."""
+        done, more = 0, self._may_fire()
+        while more and self._may_begin():
+            fired = await self._fire.step()
+            for lane in sorted(fired.lanes, key=lambda lane: -lane.priority):
+                done += await self._claim_lane(lane)
+            done, more = done + fired.jobs, fired.more
+        self._has_fired = True
+        return done
+
+    def _may_fire(self) -> bool:
+        """Not while the database's clock is unsteady; with `once` in the first round alone, else it might never end."""
+        return self._clock.steady and not (self._settings.once and self._has_fired)
 
     def _may_begin(self) -> bool:
         return (
             not self._stopping and boottime() < self._deadline and len(self._execute.unrecorded) < _TOO_MANY_UNRECORDED
         )
 
-    def _serves(self, lane: LaneDue) -> bool:
-        return self._settings.queues is None or lane.lane[0] in self._settings.queues
+    def _serves(self, lane: Lane) -> bool:
+        return self._settings.queues is None or lane.queue in self._settings.queues
 
-    async def _claim_lane(self, lane: LaneDue) -> None:
-        """Claims until the slots are full or the lane is empty."""
-        more = True
+    async def _claim_lane(self, lane: Lane) -> int:
+        """Claims until the slots are full or the lane is empty; returns how many runs were begun."""
+        begun, more = 0, self._serves(lane)
         while more and self._may_begin() and (free := self._settings.slots - self._execute.running) > 0:
             claimed = await self._claim.step(lane, limit=free, refused=self._refused_now())
             self._execute.start(claimed.tasks)
@@ -278,19 +312,17 @@ class Tenure:
                 self._execute.stop_all(StopReason.LEASE, now=True)
             self._refused.update(dict.fromkeys(claimed.refused, boottime() + _REFUSED_FOR))
             more = bool(claimed.refused) or (claimed.more and bool(claimed.tasks))
+            begun += len(claimed.tasks)
+        return begun
 
     def _refused_now(self) -> list[int]:
         now = boottime()
         self._refused = {job_id: until for job_id, until in self._refused.items() if until > now}
         return list(self._refused)
 
-    def _work_is_left(self, due: runs.NextDue) -> bool:
-        waiting = any(lane.is_due for lane in due.lanes if self._serves(lane)) and not self._refused
-        return bool(self._execute.running or self._execute.unrecorded or waiting)
-
     def _pause(self, due: runs.NextDue) -> float:
         """Until something falls due, by the database's clock; the poll interval is the floor of truth."""
-        times = [due.jobs_due_in, *(lane.due_in for lane in due.lanes if self._serves(lane))]
+        times = [due.jobs_due_in, *(waiting.due_in for waiting in due.lanes if self._serves(waiting.lane))]
         if self._refused:
             times.append(_REFUSED_FOR)
         return max(min([self._poll, *(time for time in times if time is not None)]), 0.0)

@@ -2,25 +2,142 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Annotated, NoReturn
 
 import typer
 
-from pgcron_runner.cli import worker
+from pgcron_runner import __version__
+from pgcron_runner.cli import job_add, jobs, migrate, runs, schedules, status, worker, workers
+from pgcron_runner.cli.options import Unchanged, WrongUse, examples
+from pgcron_runner.cli.output import clean
 from pgcron_runner.errors import InvalidInput, PgcronError
 
-app = typer.Typer(no_args_is_help=True, add_completion=True)
-app.command()(worker.worker)
-app.command()(worker.migrate)
+DONE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
+
+_PROGRAM = "pgcron-runner"
+# A user's own text may be in the message, and may be a whole script.
+_LONGEST_MESSAGE = 700
+# typer brings its own copy of click, older ones the package; either way this is the root of its complaints.
+_UsageError: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
 
-def main() -> None:
-    """Exit codes: 0 done, 1 failed, 2 wrong use."""
+def main() -> NoReturn:
+    """Exit codes: 0 done, 1 failed, 2 wrong use, 130 interrupted."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command line and returns its exit code. Errors are one or two lines on standard error."""
+    _survive_any_encoding()
     try:
-        app()
-    except InvalidInput as error:
-        print(f"Error: {error}", file=sys.stderr)
-        sys.exit(2)
+        for argument in arguments:
+            argument.encode()
+        code = build_app(rich_help=sys.stdout.isatty())(list(arguments), prog_name=_PROGRAM, standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else DONE
+    except BrokenPipeError:
+        # Whoever read the output has had enough. What is still buffered must not raise again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except UnicodeEncodeError:
+        return _complain("An argument is not valid UTF-8.", WRONG_USE)
+    except typer.Abort:
+        return _complain("Nothing was done.", FAILED)
+    except _UsageError as error:
+        return _complain_of_usage(error)
+    except (InvalidInput, WrongUse) as error:
+        return _complain(str(error), WRONG_USE)
+    except Unchanged as error:
+        return _complain(str(error), FAILED)
     except PgcronError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        sys.exit(1)
+        return _complain(str(error), FAILED)
+
+
+def build_app(*, rich_help: bool = True) -> typer.Typer:
+    """All commands. Help is framed and coloured with `rich_help`, else plain text that a pipe can use."""
+    app = typer.Typer(
+        no_args_is_help=True,
+        rich_markup_mode="rich" if rich_help else None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        epilog=_EPILOG,
+    )
+    app.callback()(_root)
+    for name in ("demo", "dev"):
+        module = f"pgcron_runner.cli.{name}"
+        if find_spec(module) is not None and callable(command := getattr(import_module(module), name, None)):
+            app.command(rich_help_panel="Begin")(command)
+    app.command(rich_help_panel="Begin", epilog=_MIGRATE)(migrate.migrate)
+    app.command(rich_help_panel="Begin", epilog=_WORKER)(worker.worker)
+    job = typer.Typer(no_args_is_help=True, help="Add, list and change jobs.")
+    job_add.register(job)
+    jobs.register(job)
+    app.add_typer(job, name="job", rich_help_panel="Work")
+    run_commands = typer.Typer(no_args_is_help=True, help="Look at what ran, and stop what runs.")
+    runs.register(run_commands)
+    app.add_typer(run_commands, name="runs", rich_help_panel="Work")
+    app.command(name="next", rich_help_panel="Work", epilog=schedules.EXAMPLES)(schedules.next_times)
+    app.command(rich_help_panel="Watch", epilog=workers.EXAMPLES)(workers.workers)
+    app.command(rich_help_panel="Watch", epilog=status.EXAMPLES)(status.status)
+    return app
+
+
+def _version(on: bool) -> None:
+    if on:
+        typer.echo(f"{_PROGRAM} {__version__}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_version)
+    ] = False,
+) -> None:
+    """Cron for a team that already has Postgres: several workers, no doubles, nothing lost."""
+
+
+_EPILOG = examples(
+    "pgcron-runner migrate",
+    "pgcron-runner job add clean-up --sql 'delete from sessions where expired' \\",
+    "    --schedule '0 3 * * *' --timezone Europe/Berlin",
+    "pgcron-runner worker",
+)
+_MIGRATE = examples("pgcron-runner migrate", "pgcron-runner migrate --dry-run > changes.sql")
+_WORKER = examples(
+    "pgcron-runner worker",
+    "pgcron-runner worker --queues default,reports --kinds sql --slots 4",
+    "pgcron-runner worker --once",
+)
+
+
+def _complain_of_usage(error: Exception) -> int:
+    message = str(getattr(error, "message", error))
+    if type(error).__name__ == "NoArgsIsHelpError":
+        typer.echo(message, err=True)
+        return WRONG_USE
+    message = error.format_message() if hasattr(error, "format_message") else message
+    context = getattr(error, "ctx", None)
+    see = f" See: {context.command_path} --help" if context is not None else ""
+    return _complain(f"{message.rstrip('.')}.{see}", WRONG_USE)
+
+
+def _complain(message: str, code: int) -> int:
+    message = clean(message)
+    if len(message) > _LONGEST_MESSAGE:
+        message = f"{message[: _LONGEST_MESSAGE // 2]} … {message[-_LONGEST_MESSAGE // 2 :]}"
+    typer.echo(f"Error: {message}", err=True)
+    return code
+
+
+def _survive_any_encoding() -> None:
+    """A terminal that cannot show a letter gets it spelt out, rather than nothing at all."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")

@@ -1,55 +1,106 @@
-"""`pgcron-runner worker` and `pgcron-runner migrate`."""
+"""`pgcron-runner worker`."""
 
 from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from pgcron_runner.database import Database, resolve_dsn
-from pgcron_runner.durations import parse_duration
-from pgcron_runner.execution.processes import Guard
-from pgcron_runner.logs import configure_logs
-from pgcron_runner.migrate import migrate as migrate_schema
+from pgcron_runner.cli.options import Dsn, duration, parse_kinds, parse_queues
 from pgcron_runner.model import Kind
 from pgcron_runner.settings import WorkerSettings
-from pgcron_runner.worker import Worker
+
+
+class LogLevel(StrEnum):
+    """How much a worker says."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
 
 
 def worker(
-    dsn: Annotated[str | None, typer.Option()] = None,
-    slots: Annotated[int, typer.Option()] = 10,
-    lease: Annotated[str, typer.Option()] = "30s",
-    poll: Annotated[str, typer.Option()] = "5s",
-    queues: Annotated[str | None, typer.Option()] = None,
-    kinds: Annotated[str | None, typer.Option()] = None,
-    name: Annotated[str | None, typer.Option()] = None,
-    drain_timeout: Annotated[str | None, typer.Option()] = None,
-    once: Annotated[bool, typer.Option("--once")] = False,
-    log_json: Annotated[bool, typer.Option("--log-json")] = False,
+    dsn: Dsn = None,
+    queues: Annotated[
+        str | None, typer.Option("--queues", metavar="A,B", help="Run jobs of these queues only.", show_default="all")
+    ] = None,
+    kinds: Annotated[
+        str | None,
+        typer.Option(
+            "--kinds", metavar="A,B", help="Run jobs of these kinds only, such as sql,shell.", show_default="all"
+        ),
+    ] = None,
+    slots: Annotated[int, typer.Option("--slots", metavar="N", help="How many runs at a time.")] = 10,
+    name: Annotated[
+        str | None,
+        typer.Option("--name", metavar="NAME", help="What people call this worker.", show_default="host:pid"),
+    ] = None,
+    lease: Annotated[
+        timedelta,
+        typer.Option(
+            "--lease",
+            metavar="DURATION",
+            parser=duration("lease"),
+            help="How long it is believed alive after its last heartbeat; then its runs are lost to others.",
+            show_default="30s",
+        ),
+    ] = timedelta(seconds=30),
+    poll: Annotated[
+        timedelta,
+        typer.Option(
+            "--poll",
+            metavar="DURATION",
+            parser=duration("poll"),
+            help="How often it looks for work even if nothing wakes it.",
+            show_default="5s",
+        ),
+    ] = timedelta(seconds=5),
+    drain_timeout: Annotated[
+        timedelta | None,
+        typer.Option(
+            "--drain-timeout",
+            metavar="DURATION",
+            parser=duration("drain-timeout", minimum=timedelta(0)),
+            help="How long runs may go on after TERM or Ctrl-C before they are interrupted.",
+            show_default="as long as they take",
+        ),
+    ] = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Run what is due now, then end. For tests and for a host's own cron.")
+    ] = False,
+    log_json: Annotated[bool, typer.Option("--log-json", help="Log JSON lines.")] = False,
+    log_level: Annotated[LogLevel, typer.Option("--log-level", help="Log this and what is worse.")] = LogLevel.INFO,
 ) -> None:
-    """Run jobs."""
+    """Run jobs until told to stop.
+
+    Start as many as you like, on as many hosts: each run goes to one of them.
+    TERM or Ctrl-C lets it finish what it has; a second one interrupts its runs, a third kills them.
+    """
     settings = WorkerSettings(
-        **({"name": name} if name else {}),
-        queues=tuple(queues.split(",")) if queues else None,
-        kinds=tuple(Kind(k) for k in kinds.split(",")) if kinds else tuple(Kind),
+        **({"name": name} if name is not None else {}),
+        queues=None if queues is None else parse_queues(queues),
+        kinds=tuple(Kind) if kinds is None else parse_kinds(kinds),
         slots=slots,
-        lease=parse_duration(lease, field="lease"),
-        poll=parse_duration(poll, field="poll"),
-        drain_timeout=parse_duration(drain_timeout, field="drain-timeout", minimum=timedelta(0))
-        if drain_timeout
-        else None,
+        lease=lease,
+        poll=poll,
+        drain_timeout=drain_timeout,
         once=once,
     )
+    _run(settings, dsn, log_json=log_json, log_level=log_level)
+
+
+def _run(settings: WorkerSettings, dsn: str | None, *, log_json: bool, log_level: LogLevel) -> None:
+    from pgcron_runner.database import Database, resolve_dsn
+    from pgcron_runner.execution.processes import Guard
+    from pgcron_runner.logs import configure_logs
+    from pgcron_runner.worker import Worker
+
     database = Database(resolve_dsn(dsn))
+    # Before the event loop and any connection: the guard must share neither.
     guard = Guard.start()
-    configure_logs(as_json=log_json)
+    configure_logs(as_json=log_json, level=log_level.value)
     asyncio.run(Worker(database, settings, guard).run())
-
-
-def migrate(dsn: Annotated[str | None, typer.Option()] = None) -> None:
-    """Install or upgrade the schema."""
-    for migration in asyncio.run(migrate_schema(Database(resolve_dsn(dsn)))):
-        typer.echo(migration.name)

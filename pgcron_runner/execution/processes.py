@@ -248,6 +248,8 @@ class Guard:
     # Sending: never blocks, so that a guard that is stopped cannot stop the worker.
 
     def _post(self, frame: bytes, fd: int | None = None) -> None:
+        if self._burial is not None:
+            return
         self._outgoing.append((frame, fd))
         if len(self._outgoing) == 1:
             self._flush()
@@ -346,8 +348,12 @@ class Guard:
         except subprocess.TimeoutExpired:
             self._popen.kill()
             self._popen.wait()
-        if self._popen.returncode != 0:
+        if self._popen.returncode == 0:
+            return
+        if sys.platform == "linux":
             _kill_marked(self._mark_base)
+        else:
+            _kill_groups([process.pid for process in self._processes.values() if process.status is None])
 
 
 def _start_program(channel: socket.socket, mark_base: int) -> subprocess.Popen[bytes]:
@@ -421,9 +427,18 @@ def _kill_marked(mark_base: int) -> None:
 
 def _kill_if_marked(pid: int, mark_base: int) -> None:
     # Others reap these, so the number may change hands between the look and the signal; a pidfd does not.
-    handle = os.pidfd_open(pid)
-    try:
-        if program.has_mark_of(pid, mark_base):
-            signal.pidfd_send_signal(handle, signal.SIGKILL)
-    finally:
-        os.close(handle)
+    if sys.platform == "linux":
+        handle = os.pidfd_open(pid)
+        try:
+            if program.has_mark_of(pid, mark_base):
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+        finally:
+            os.close(handle)
+
+
+def _kill_groups(leaders: list[int]) -> None:
+    for pid in leaders:
+        # 0 would be our own group: the answer to that launch had not come yet.
+        if pid != 0:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGKILL)

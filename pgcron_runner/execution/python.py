@@ -23,8 +23,7 @@ from typing import Any
 from pgcron_runner.execution import child
 from pgcron_runner.execution.output import storable
 from pgcron_runner.execution.processes import Command, Guard
-from pgcron_runner.execution.shell import _BadCommandError as BadCommandError
-from pgcron_runner.execution.shell import build_environment, run_command
+from pgcron_runner.execution.shell import BadCommandError, build_environment, run_command
 from pgcron_runner.execution.stop import Stop
 from pgcron_runner.model import Outcome, Status, Task
 
@@ -50,7 +49,7 @@ class PythonRunner:
                 return await self._in_worker(task, keywords, stop)
             case _:
                 return Outcome(
-                    Status.FAILED, reason=f'launch failed: args.isolation is {isolation!r}, not "process" or "thread"'
+                    Status.FAILED, error=f'launch failed: args.isolation is {isolation!r}, not "process" or "thread"'
                 )
 
     def close(self) -> bool:

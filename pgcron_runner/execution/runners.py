@@ -46,4 +46,4 @@ class Runners:
 
 
 async def _not_here(task: Task, stop: Stop) -> Outcome:
-    return Outcome(Status.FAILED, reason=f"launch failed: this version of the worker cannot run {task.kind} jobs")
+    return Outcome(Status.FAILED, error=f"launch failed: this version of the worker cannot run {task.kind} jobs")

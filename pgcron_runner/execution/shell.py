@@ -28,7 +28,7 @@ _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 _PRIVATE = "PG"
 
 
-class _BadCommandError(PgcronError):
+class BadCommandError(PgcronError):
     """The command cannot be built from this job."""
 
 
@@ -46,7 +46,7 @@ async def run_shell(
     """
     try:
         command = Command(_argv(task), build_environment(task, environ), task.working_dir)
-    except _BadCommandError as error:
+    except BadCommandError as error:
         return _failed(str(error))
     return await run_command(command, task, guard, stop, stop_now)
 
@@ -81,9 +81,9 @@ def build_environment(task: Task, environ: Mapping[str, str]) -> dict[str, str]:
     taken = {name: environ[name] for name in environ if name in _BASE or name.startswith("LC_")}
     for name in task.env_from:
         if name.startswith(_PRIVATE):
-            raise _BadCommandError(f"env_from: {name} is the worker's own and is not passed on")
+            raise BadCommandError(f"env_from: {name} is the worker's own and is not passed on")
         if name not in environ:
-            raise _BadCommandError(f"env_from: the worker has no environment variable {name}")
+            raise BadCommandError(f"env_from: the worker has no environment variable {name}")
     return {
         "PATH": _DEFAULT_PATH,
         **taken,
@@ -101,7 +101,7 @@ def _argv(task: Task) -> tuple[str, ...]:
     if argv is None:
         return ("/bin/sh", "-c", task.command)
     if not isinstance(argv, list) or not argv or not all(isinstance(item, str) for item in argv):
-        raise _BadCommandError('args.argv must be a list of strings, for example ["/bin/echo", "hello"]')
+        raise BadCommandError('args.argv must be a list of strings, for example ["/bin/echo", "hello"]')
     return tuple(argv)
 
 
@@ -155,7 +155,10 @@ def _outcome_of(process: Process, *, stopped: bool, left_over: bool) -> Outcome:
         lost = "its guard process ended, and so it was killed"
         return _failed(lost if process.exited.is_set() else "it lives on after SIGKILL", output)
     code, error = _tell_end(process.status)
-    reason = _CUT_OFF if process.status.cut_off else _LEFT_OVER if left_over else None
+    if process.status.cut_off:
+        # The worker did not say so itself: it was stopped or hung, and others may have the run by now.
+        return Outcome(Status.LOST, exit_code=code, error=error, reason=_CUT_OFF, output=output)
+    reason = _LEFT_OVER if left_over else None
     if code == 0 and not stopped:
         return Outcome(Status.SUCCEEDED, exit_code=code, reason=reason, output=output)
     return Outcome(Status.FAILED, exit_code=code, error=error, reason=reason, output=output)

@@ -49,7 +49,7 @@ class SqlRunner:
         """Runs the job's statements. The outcome is `recorded` where its own transaction wrote it."""
         statements = split_statements(task.command)
         if not statements:
-            return Outcome(Status.FAILED, reason="launch failed: the command has no SQL statement")
+            return Outcome(Status.FAILED, error="launch failed: the command has no SQL statement")
         body = _Script(task, self._worker_id, statements)
         work = body.in_autocommit if task.args.get("transaction") is False else body.in_one_transaction
         outcome: Outcome | None = None
@@ -171,6 +171,7 @@ class _Script:
         return True
 
     async def _is_ours(self, connection: Connection) -> bool:
+        # Not recorded by anybody, since our own transaction was rolled back.
         return self._task.run_id in await runs.read_own_runs(connection, self._worker_id, [self._task.run_id])
 
     def _note(self, results: Results) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -11,8 +12,14 @@ from pgcron_runner.model import CatchUp, DstGap, DstRepeat, DueJob, Overlap
 from pgcron_runner.planning import Plan
 from pgcron_runner.statements import query
 
-Lane = tuple[str, int]
-"""A queue and a priority in it: what one claim asks for."""
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """What one claim asks for: a queue, a priority in it, and the queue's own limit."""
+
+    queue: str
+    priority: int
+    max_running: int | None = None
 
 
 async def lock_due_jobs(
@@ -68,7 +75,7 @@ async def insert_planned_runs(
             "now": now,
         },
     )
-    return set(await cursor.fetchall())
+    return {Lane(*row) for row in await cursor.fetchall()}
 
 
 async def request_replacement(connection: Connection, run_ids: Sequence[int]) -> None:

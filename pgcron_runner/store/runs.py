@@ -20,7 +20,6 @@ class LaneDue:
     """What waits in one queue at one priority: whether something is due, and seconds to the next that is not yet."""
 
     lane: Lane
-    max_running: int | None
     is_due: bool
     due_in: float | None
 
@@ -86,7 +85,7 @@ async def next_due(connection: Connection, *, now: datetime | None = None) -> Ne
         if queue is None:
             jobs_due_in = due_in
         else:
-            lanes.append(LaneDue((queue, priority), max_running, is_due, due_in))
+            lanes.append(LaneDue(Lane(queue, priority, max_running), is_due, due_in))
     return NextDue(jobs_due_in, tuple(lanes))
 
 
@@ -105,8 +104,8 @@ async def claim_runs(
         query("claim_runs"),
         {
             "worker_id": worker_id,
-            "queue": lane[0],
-            "priority": lane[1],
+            "queue": lane.queue,
+            "priority": lane.priority,
             "kinds": [kind.value for kind in kinds],
             "limit": limit,
             "refused": list(refused),
@@ -192,10 +191,18 @@ async def store_output(connection: Connection, worker_id: UUID, outputs: Sequenc
     )
 
 
-async def read_own_runs(connection: Connection, worker_id: UUID, run_ids: Sequence[int]) -> dict[int, bool]:
-    """Which of these runs still are this worker's: id -> whether somebody wants it stopped."""
+async def read_own_runs(connection: Connection, worker_id: UUID, run_ids: Collection[int]) -> dict[int, bool]:
+    """What is running under this worker's id, and which of `run_ids` it has just recorded itself.
+
+    Id -> whether somebody wants the run stopped.
+    """
     cursor = await connection.execute(query("read_own_runs"), {"worker_id": worker_id, "run_ids": list(run_ids)})
     return dict(await cursor.fetchall())
+
+
+async def give_back_runs(connection: Connection, worker_id: UUID, run_ids: Collection[int]) -> None:
+    """Queues runs again that this worker holds in the database but never began."""
+    await connection.execute(query("give_back_runs"), {"worker_id": worker_id, "run_ids": list(run_ids)})
 
 
 async def lock_lost_runs(connection: Connection, worker_id: UUID, *, limit: int) -> list[LostRun]:

@@ -1,5 +1,6 @@
 -- Fire, first step: locks jobs whose next_run_at has come, with what planning must know of their live runs;
--- the last column is the time that planning goes by.
+-- the last columns are the time that planning goes by, and a setting: this
+-- transaction need not be flushed by itself, since nothing begins before a claim, whose COMMIT flushes all before it.
 -- FOR NO KEY UPDATE: a finishing run's insert must not wait on the foreign key. No row: nothing due, or others have it.
 select j.id, j.name, j.schedule, j.timezone, j.planned, j.anchored_at, j.next_run_at, j.overlap, j.max_running, j.catch_up,
        j.catch_up_window, j.catch_up_limit, j.dst_gap, j.dst_repeat, j.jitter, j.starts_at, j.ends_at, j.paused_until,
@@ -7,7 +8,7 @@ select j.id, j.name, j.schedule, j.timezone, j.planned, j.anchored_at, j.next_ru
            select r.id from pgcron.runs r where r.job_id = j.id and r.status = 'running' order by r.id limit 100) else '{}' end as running_run_ids,
        case when j.overlap <> 'allow' then (
            select min(r.id) from pgcron.runs r where r.job_id = j.id and r.status = 'queued') end as queued_run_id,
-       coalesce(%(now)s::timestamptz, now()) as now
+       coalesce(%(now)s::timestamptz, now()) as now, (select set_config('synchronous_commit', 'off', true))
   from pgcron.jobs j
  where j.enabled and j.next_run_at <= coalesce(%(now)s::timestamptz, now())
    and not (select paused from pgcron.settings)

@@ -1,5 +1,6 @@
 -- Fire, second step: nothing -> queued, skipped or missed, for jobs that this transaction has locked.
--- Rows: queue and priority of the queued ones, for the claim that follows. An occurrence that is there already stays.
+-- Rows: queue, priority and the queue's limit of the queued ones, for the claim that follows; none of a paused queue. An
+-- occurrence that is there already stays.
 with planned as (
     select * from unnest(%(job_ids)s::int[], %(scheduled_for)s::timestamptz[], %(run_at)s::timestamptz[], %(statuses)s::text[],
                          %(reasons)s::text[], %(missed_counts)s::bigint[], %(missed_until)s::timestamptz[])
@@ -14,4 +15,6 @@ with planned as (
     on conflict (job_id, scheduled_for, attempt) do nothing
     returning status, queue, priority
 )
-select distinct queue, priority from inserted where status = 'queued'
+select distinct i.queue, i.priority, q.max_running
+  from inserted i left join pgcron.queues q on q.name = i.queue
+ where i.status = 'queued' and q.paused is not true

@@ -21,7 +21,7 @@ class JobRow:
 
 @dataclass(frozen=True, slots=True)
 class WorkerRow:
-    """A worker; `lease` and `silence` (since its last heartbeat) in seconds, `end_reason` None while it has not ended."""
+    """A worker; `lease` and `silence` (since its heartbeat) in seconds, `end_reason` None while it has not ended."""
 
     name: str
     pid: int

@@ -14,7 +14,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pgcron_runner
-from pgcron_runner.errors import PgcronError
 from pgcron_runner.promises import Mark, Moment
 
 LEASE = 6
@@ -28,11 +27,11 @@ code=$?
 echo "end $PGCRON_JOB $PGCRON_RUN_ID $$" >>marks
 exit $code
 """
-# A part that is there is not made again: the next attempt goes on where the last one was cut off.
+# A part that is made is not made again: the next attempt goes on where the last one was cut off.
 _BACKUP = f"""
 part=1
 while [ $part -le {PARTS} ]; do
-  [ -e part.$part ] || {{ sleep 1 && : >part.$part; }}
+  grep -qs "^$part " parts || {{ sleep 1 && echo "$part $PGCRON_RUN_ID" >>parts; }}
   part=$((part + 1))
 done
 """
@@ -104,7 +103,8 @@ class Stage:
         self.workers: dict[str, WorkerProcess] = {}
         (folder / "noted.sh").write_text(_NOTED.lstrip())
         (folder / "backup.sh").write_text(_BACKUP.lstrip())
-        (folder / "marks").touch()
+        for name in ("marks", "parts"):
+            (folder / name).touch()
 
     def start_workers(self, dsn: str, names: list[str]) -> None:
         for name in names:
@@ -120,9 +120,10 @@ class Stage:
         with (self.folder / "marks").open("a") as marks:
             marks.write(f"{Moment.GONE} {mark.job_name} {mark.run_id} {mark.pid}\n")
 
-    def parts(self) -> int:
-        """How many parts the backup has made."""
-        return sum(1 for _ in self.folder.glob("part.*"))
+    def parts(self) -> list[tuple[int, int]]:
+        """What the backup has made so far: the number of each part, and the run that made it."""
+        lines = (line.split() for line in (self.folder / "parts").read_text().splitlines())
+        return [(int(part), int(run_id)) for part, run_id in lines]
 
     def processes(self) -> dict[int, str]:
         """Every living process that runs in the folder: workers, their guards and all commands; pid -> what it is."""
@@ -135,6 +136,10 @@ class Stage:
                     words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
                     found[int(entry.name)] = f"{entry.name} {words[:60]}"
         return found
+
+    def has_session(self, session: int) -> bool:
+        """Whether anything of a command still lives; each runs in a session of its own, which its children share."""
+        return any(session_of(pid) == session for pid in self.processes())
 
     def clear(self) -> None:
         """End every process at once and wait until all are gone."""
@@ -164,10 +169,16 @@ def open_stage() -> Iterator[Stage]:
             yield stage
         finally:
             stage.clear()
-    except OSError as error:
-        raise PgcronError(f"The demo cannot work in {folder}: {error}") from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def session_of(pid: int) -> int | None:
+    """The session of a process; None when it has ended."""
+    try:
+        return os.getsid(pid)
+    except (ProcessLookupError, PermissionError):
+        return None
 
 
 def _lives(pid: int) -> bool:

@@ -15,7 +15,7 @@ with clock as (
     union all
     (select j.name, j.next_run_at
        from clock, pgcron.jobs j
-      where not clock.paused and j.enabled and j.planned
+      where not clock.paused and j.enabled and j.next_run_at <= coalesce(%(now)s::timestamptz, now())
         and j.next_run_at < clock.now - coalesce(j.late_after, interval '1 minute')
       order by j.next_run_at
       limit 1000)

@@ -1,0 +1,98 @@
+"""Waiting for a run: its states and its output as they come. It changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import typer
+
+from pgcron_runner.cli.output import clean, note, relative, say, span
+from pgcron_runner.errors import NotFound
+from pgcron_runner.model import Status
+from pgcron_runner.store import catalog
+from pgcron_runner.store.catalog import Run
+
+if TYPE_CHECKING:
+    from pgcron_runner.database import Connection
+
+_SHORTEST, _LONGEST = 0.1, 1.0
+
+
+async def follow_run(connection: Connection, run_id: int, *, until: Status = Status.SUCCEEDED) -> bool:
+    """Tells each change of a run, and of the attempts that follow it, until the last one is final.
+
+    True where that ended in the wanted state. A cancelled run is not followed to another attempt: there is none.
+    """
+    said, pause = "", _SHORTEST
+    if not await _somebody_is_there(connection):
+        note("No worker is alive, so it waits. Start one: pgcron-runner worker")
+    while True:
+        run = await catalog.read_run(connection, run_id)
+        if run is None:
+            raise NotFound(f"Run {run_id} is gone: somebody removed it.")
+        if run.status != said and run.status != Status.QUEUED:
+            said, pause = run.status, _SHORTEST
+            say(_sentence(run))
+        if Status(run.status).is_final:
+            following = await _next_attempt(connection, run)
+            if following is None:
+                return run.status == until
+            run_id, said = following.id, ""
+            now = await catalog.read_clock(connection)
+            say(f"Attempt {following.attempt} is run {following.id}, {relative(max(following.run_at, now), now)}.")
+            continue
+        await asyncio.sleep(pause)
+        pause = min(pause * 1.5, _LONGEST)
+
+
+async def _somebody_is_there(connection: Connection) -> bool:
+    return (await catalog.read_health(connection)).workers_alive > 0
+
+
+async def _next_attempt(connection: Connection, run: Run) -> catalog.ListedRun | None:
+    """Written in the statement that ended the attempt before, so what is not there yet never comes."""
+    attempts = await catalog.list_job_runs(
+        connection, run.job_id, job_name=run.job_name, limit=1, scheduled_for=run.scheduled_for
+    )
+    return attempts[0] if attempts and attempts[0].attempt > run.attempt else None
+
+
+def _sentence(run: Run) -> str:
+    text = f"Run {run.id} is {run.status}" if not Status(run.status).is_final else f"Run {run.id}: {run.status}"
+    if run.status == Status.RUNNING:
+        return f"{text} on {clean(run.worker or str(run.worker_id))}."
+    if run.started_at and run.finished_at:
+        text += f" after {span(run.finished_at - run.started_at)}"
+    why = run.reason or (run.error or "").partition("\n")[0] or (f"exit code {run.exit_code}" if run.exit_code else "")
+    return f"{text}: {clean(why)}" if why else f"{text}."
+
+
+async def follow_output(connection: Connection, run_id: int, *, follow: bool, raw: bool) -> None:
+    """Prints what a run has printed, and with `follow` what comes, until it has ended."""
+    shown, pause = "", _SHORTEST
+    while True:
+        printed = await catalog.read_output(connection, run_id)
+        if printed is None:
+            return
+        text = printed.output or ""
+        if text != shown:
+            _print_more(shown, text, raw=raw)
+            shown, pause = text, _SHORTEST
+        if not follow or Status(printed.status).is_final:
+            break
+        await asyncio.sleep(pause)
+        pause = min(pause * 1.5, _LONGEST)
+    if not shown:
+        note("It is still to run." if printed.status == Status.QUEUED else "It printed nothing.")
+    elif not shown.endswith("\n"):
+        typer.echo()
+
+
+def _print_more(shown: str, text: str, *, raw: bool) -> None:
+    if not text.startswith(shown):
+        # More was printed than is kept: the middle has been left out since.
+        typer.echo("\n[…]")
+        shown = ""
+    more = text[len(shown) :]
+    typer.echo(more if raw else clean(more, lines=True), nl=False, color=True)

@@ -1,0 +1,256 @@
+"""How things look: tables, facts, JSON and times, on a terminal and in a pipe. The home of rich.
+
+What users wrote goes through `clean` on its way to a terminal, and never through rich's markup.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import typer
+
+from pgcron_runner.errors import InvalidInput
+from pgcron_runner.model import Status
+from pgcron_runner.schedule import check_timezone
+
+# From this width on a table shows all its columns.
+WIDE: Final = 120
+# In a pipe nothing is cut or wrapped.
+_ENDLESS: Final = 100_000
+
+_STYLES: Final = {
+    Status.SUCCEEDED: "green",
+    Status.RUNNING: "cyan",
+    Status.FAILED: "red",
+    Status.TIMED_OUT: "red",
+    Status.LOST: "red",
+    Status.SKIPPED: "yellow",
+    Status.MISSED: "yellow",
+    Status.CANCELLED: "yellow",
+    Status.INTERRUPTED: "yellow",
+    "alive": "green",
+    "silent": "red",
+    "stopping": "yellow",
+    "problem": "red",
+    "disabled": "yellow",
+    "paused": "yellow",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table. `wide`: left out on narrow terminals; `flexible`: cut where there is too little room."""
+
+    title: str
+    wide: bool = False
+    flexible: bool = False
+    right: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Styled:
+    """A text with one of rich's styles."""
+
+    text: str
+    style: str
+
+
+Cell = str | Styled
+
+
+def say(text: str = "") -> None:
+    """A line of what was asked for."""
+    typer.echo(text)
+
+
+def note(text: str) -> None:
+    """A line beside what was asked for: to standard error, so that it is in nobody's pipe."""
+    typer.echo(text, err=True)
+
+
+def status_cell(status: str | None) -> Cell:
+    """A state in its colour."""
+    return Styled(status, _STYLES.get(status, "")) if status else "-"
+
+
+def print_table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> None:
+    """A table without lines. On a terminal it fits the width; in a pipe every cell is whole and on one line."""
+    from rich.table import Table
+
+    console = _console()
+    shown = [n for n, column in enumerate(columns) if not column.wide or console.width >= WIDE]
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_edge=False)
+    for n in shown:
+        column = columns[n]
+        table.add_column(
+            column.title,
+            justify="right" if column.right else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            # Only flexible columns give way.
+            min_width=None if column.flexible else _width_of(column.title),
+        )
+    for row in rows:
+        table.add_row(*(_text(row[n]) for n in shown))
+    _print(table, console)
+
+
+def print_facts(facts: Iterable[tuple[str, Cell]]) -> None:
+    """Names and values, one below the other; long values go on under themselves."""
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts:
+        table.add_row(name, _text(value, lines=True))
+    _print(table, _console())
+
+
+def print_heading(text: str) -> None:
+    """The title of what follows."""
+    console = _console()
+    _print(_text(Styled(text, "bold")), console)
+
+
+def print_json(value: Any) -> None:
+    """Plain JSON, indented; ASCII, so that no terminal can be made to obey what is in it."""
+    typer.echo(json.dumps(to_json(value), indent=2, allow_nan=False))
+
+
+def to_json(value: Any) -> Any:
+    """Values as JSON has them: instants in UTC with a Z, durations in seconds, dataclasses as objects."""
+    match value:
+        case datetime():
+            return instant(value)
+        case timedelta():
+            seconds = value.total_seconds()
+            return int(seconds) if seconds.is_integer() else seconds
+        case UUID():
+            return str(value)
+        case dict():
+            return {key: to_json(item) for key, item in value.items()}
+        case list() | tuple():
+            return [to_json(item) for item in value]
+        case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        case _:
+            return value
+
+
+def instant(moment: datetime) -> str:
+    """`2026-03-01T18:00:00Z`, with the fraction of a second if there is one."""
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def zone_of(name: str | None) -> ZoneInfo:
+    """The zone that a job's times are shown in; UTC where it has none that this host knows."""
+    try:
+        return check_timezone(name or "UTC")
+    except InvalidInput:
+        return check_timezone("UTC")
+
+
+def local(moment: datetime, zone: ZoneInfo) -> str:
+    """`2026-03-01 19:00:00 +01:00`: what the clock shows there, and how far it is from UTC."""
+    there = moment.astimezone(zone)
+    offset = there.isoformat()[-6:]
+    return f"{there:%Y-%m-%d %H:%M:%S} {offset if offset[0] in '+-' else there.isoformat()[-9:]}"
+
+
+def utc(moment: datetime) -> str:
+    """`2026-03-01 18:00:00Z`."""
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
+
+
+def relative(moment: datetime, now: datetime) -> str:
+    """`in 3h 12m`, `3h 12m ago` or `now`."""
+    distance = moment - now
+    if abs(distance) < timedelta(seconds=1):
+        return "now"
+    return f"in {span(distance)}" if distance > timedelta(0) else f"{span(-distance)} ago"
+
+
+def span(length: timedelta) -> str:
+    """A duration in its two largest units: `3h 12m`, `12.5s`, `40ms`."""
+    seconds = max(length.total_seconds(), 0.0)
+    if seconds < 1:
+        return f"{seconds * 1000:.0f}ms"
+    if seconds < 60:
+        return f"{seconds:.1f}s".replace(".0s", "s")
+    rest = round(seconds)
+    parts: list[str] = []
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)):
+        count, rest = divmod(rest, size)
+        if count or parts:
+            parts.append(f"{count}{unit}" if count else "")
+    return " ".join(part for part in parts[:2] if part)
+
+
+def size(count: int) -> str:
+    """A number of bytes: `812 B`, `1.2 kB`, `3.4 MB`."""
+    if count < 1000:
+        return f"{count} B"
+    return f"{count / 1000:.1f} kB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"
+
+
+def plural(count: int, one: str, many: str | None = None) -> str:
+    """`1 job`, `2 jobs`."""
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def clean(text: str, *, lines: bool = False) -> str:
+    """A text that cannot command a terminal: control and direction characters are spelt out.
+
+    With `lines` line breaks and tabs stay; without, they become one blank, so that all is on one line.
+    """
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if not lines:
+        text = " ".join(text.split())
+    return "".join(c if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf", "Cs") else _spelt(c) for c in text)
+
+
+def _spelt(character: str) -> str:
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    # sys.stdout may be a test's or a pager's by now, so it is asked each time.
+    terminal = sys.stdout.isatty()
+    return Console(
+        markup=False,
+        emoji=False,
+        highlight=False,
+        soft_wrap=not terminal,
+        width=None if terminal else _ENDLESS,
+        force_terminal=None if terminal else False,
+    )
+
+
+def _print(what: Any, console: Any) -> None:
+    with console.capture() as captured:
+        console.print(what)
+    # rich fills lines up with blanks, which only a pipe would notice.
+    typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()), color=True)
+
+
+def _text(cell: Cell, *, lines: bool = False) -> Any:
+    from rich.text import Text
+
+    text, style = (cell.text, cell.style) if isinstance(cell, Styled) else (cell, "")
+    return Text(clean(text, lines=lines), style)
+
+
+def _width_of(title: str) -> int:
+    return len(title)

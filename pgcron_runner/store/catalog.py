@@ -1,0 +1,391 @@
+"""Statements for people: jobs, runs and workers as they are listed, shown and changed by hand.
+
+It decides nothing, and duties never use it: what it reads may be old by the time that it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
+
+from pgcron_runner.statements import query
+
+if TYPE_CHECKING:
+    # Only the types: whoever merely asks for help should not wait for the driver.
+    from pgcron_runner.database import Connection
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewJob:
+    """A checked definition, as it is to be inserted. `args` and `env` are JSON texts."""
+
+    name: str
+    kind: str
+    command: str
+    args: str
+    schedule: str
+    timezone: str
+    enabled: bool
+    queue: str
+    priority: int
+    starts_at: datetime | None
+    ends_at: datetime | None
+    jitter: timedelta
+    timeout: timedelta
+    kill_grace: timedelta
+    overlap: str
+    max_running: int | None
+    catch_up: str
+    catch_up_window: timedelta | None
+    catch_up_limit: int
+    max_attempts: int
+    retry_delay: timedelta
+    retry_backoff: float
+    retry_max_delay: timedelta
+    memory_limit_mb: int | None
+    output_limit_kb: int
+    env: str
+    env_from: list[str]
+    working_dir: str | None
+    keep_for: timedelta | None
+    tags: list[str]
+    source: str
+    dst_gap: str
+    dst_repeat: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedJob:
+    """One line of the list of jobs. Until it is `planned`, `next_run_at` says nothing."""
+
+    id: int
+    name: str
+    kind: str
+    schedule: str
+    timezone: str
+    queue: str
+    tags: list[str]
+    enabled: bool
+    paused_until: datetime | None
+    planned: bool
+    anchored_at: datetime
+    starts_at: datetime | None
+    ends_at: datetime | None
+    dst_gap: str
+    dst_repeat: str
+    next_run_at: datetime | None
+    problem: str | None
+    last_run_id: int | None
+    last_status: str | None
+    last_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """The whole definition of a job, and how many of its runs are queued and running."""
+
+    id: int
+    name: str
+    kind: str
+    command: str
+    args: dict[str, Any]
+    schedule: str
+    timezone: str
+    enabled: bool
+    paused_until: datetime | None
+    queue: str
+    priority: int
+    starts_at: datetime | None
+    ends_at: datetime | None
+    jitter: timedelta
+    timeout: timedelta
+    kill_grace: timedelta
+    overlap: str
+    max_running: int | None
+    catch_up: str
+    catch_up_window: timedelta | None
+    catch_up_limit: int
+    max_attempts: int
+    retry_delay: timedelta
+    retry_backoff: float
+    retry_max_delay: timedelta
+    memory_limit_mb: int | None
+    output_limit_kb: int
+    env: dict[str, str]
+    env_from: list[str]
+    working_dir: str | None
+    late_after: timedelta | None
+    long_after: timedelta | None
+    history: str
+    keep_for: timedelta | None
+    muted_until: datetime | None
+    tags: list[str]
+    owner: str
+    source: str
+    dst_gap: str
+    dst_repeat: str
+    planned: bool
+    anchored_at: datetime
+    next_run_at: datetime | None
+    problem: str | None
+    created_at: datetime
+    updated_at: datetime
+    queued: int
+    running: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedRun:
+    """One line of a list of runs. `timezone` is its job's, None once that was removed."""
+
+    id: int
+    job_id: int | None
+    job_name: str
+    timezone: str | None
+    kind: str
+    queue: str
+    trigger: str
+    scheduled_for: datetime
+    run_at: datetime
+    attempt: int
+    status: str
+    reason: str | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    exit_code: int | None
+    error: str | None
+    worker_id: UUID | None
+    worker: str | None
+    missed_count: int | None
+    missed_until: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """All facts of one run but its output. `max_attempts` is its job's, None once that was removed."""
+
+    id: int
+    job_id: int | None
+    job_name: str
+    timezone: str | None
+    kind: str
+    queue: str
+    priority: int
+    trigger: str
+    scheduled_for: datetime
+    run_at: datetime
+    attempt: int
+    max_attempts: int | None
+    status: str
+    reason: str | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    worker_id: UUID | None
+    worker: str | None
+    exit_code: int | None
+    error: str | None
+    progress: Any
+    state: Any
+    result: Any
+    output_bytes: int | None
+    output_truncated: bool | None
+    missed_count: int | None
+    missed_until: datetime | None
+    parent_run_id: int | None
+    args: dict[str, Any] | None
+    cancel_requested_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Printed:
+    """What a run has printed so far."""
+
+    status: str
+    output: str | None
+    output_bytes: int | None
+    output_truncated: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedWorker:
+    """One line of the list of workers. `queues` None: all; `state`: alive, stopping, silent, or how it ended."""
+
+    id: UUID
+    name: str
+    host: str
+    pid: int
+    version: str
+    zone_data: str
+    queues: list[str] | None
+    kinds: list[str]
+    slots: int
+    running: int
+    lease: timedelta
+    started_at: datetime
+    heartbeat_at: datetime
+    ended_at: datetime | None
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """What there is, what waits and what went wrong, by the database's clock `now`."""
+
+    now: datetime
+    paused: bool
+    workers_alive: int
+    workers_silent: int
+    slots: int
+    jobs_enabled: int
+    jobs_paused: int
+    jobs_problem: int
+    queued_due: int
+    queued_later: int
+    running: int
+    failures_last_day: int
+    overdue: int
+    oldest_overdue_at: datetime | None
+    oldest_overdue_job: str | None
+
+
+async def read_clock(connection: Connection) -> datetime:
+    """The database's clock."""
+    cursor = await connection.execute(query("read_clock"))
+    row = await cursor.fetchone()
+    assert row is not None
+    now: datetime = row[0]
+    return now
+
+
+async def insert_job(connection: Connection, job: NewJob) -> tuple[int, datetime] | None:
+    """Adds a job; its id and the instant that its schedule counts from. None: another job has this name."""
+    cursor = await connection.execute(query("insert_job"), asdict(job))
+    row = await cursor.fetchone()
+    return None if row is None else (row[0], row[1])
+
+
+async def list_jobs(
+    connection: Connection,
+    *,
+    limit: int | None,
+    queue: str | None = None,
+    tag: str | None = None,
+    kind: str | None = None,
+    problem: bool = False,
+) -> list[ListedJob]:
+    """Jobs by name, each with its newest run."""
+    given = {"limit": limit, "queue": queue, "tag": tag, "kind": kind, "problem": problem}
+    return await _rows(connection, "list_jobs", given, ListedJob)
+
+
+async def read_job(connection: Connection, name: str) -> Job | None:
+    """One job by its name."""
+    return await _row(connection, "read_job", {"name": name}, Job)
+
+
+async def pause_job(
+    connection: Connection, name: str, *, until: datetime | None
+) -> tuple[bool, datetime | None] | None:
+    """Pauses a job until an instant, or disables it; enabled and paused_until as they are then. None: no such job."""
+    cursor = await connection.execute(query("pause_job"), {"name": name, "until": until})
+    row = await cursor.fetchone()
+    return None if row is None else (row[0], row[1])
+
+
+async def resume_job(connection: Connection, name: str) -> bool:
+    """Enables a job and ends its pause; False: there is no such job."""
+    cursor = await connection.execute(query("resume_job"), {"name": name})
+    return await cursor.fetchone() is not None
+
+
+async def remove_job(connection: Connection, name: str) -> bool:
+    """Deletes a job; its history stays. False: there is no such job."""
+    cursor = await connection.execute(query("remove_job"), {"name": name})
+    return await cursor.fetchone() is not None
+
+
+async def enqueue_run(connection: Connection, name: str, *, args: str | None) -> int | None:
+    """Queues a run of a job, with a JSON text in place of its args; the run's id. None: there is no such job."""
+    cursor = await connection.execute(query("enqueue_run"), {"name": name, "args": args, "now": None})
+    row = await cursor.fetchone()
+    return None if row is None else int(row[0])
+
+
+async def cancel_run(connection: Connection, run_id: int, *, reason: str) -> str | None:
+    """Cancels a queued run, asks for a running one to be stopped; its status before. None: there is no such run."""
+    cursor = await connection.execute(query("cancel_run"), {"run_id": run_id, "reason": reason})
+    row = await cursor.fetchone()
+    return None if row is None else str(row[0])
+
+
+async def list_runs(
+    connection: Connection, *, limit: int, status: str | None = None, since: datetime | None = None
+) -> list[ListedRun]:
+    """Runs of all jobs, newest first."""
+    given = {"limit": limit, "status": status, "since": since}
+    return await _rows(connection, "list_runs", given, ListedRun)
+
+
+async def list_job_runs(
+    connection: Connection,
+    job_id: int | None,
+    *,
+    job_name: str,
+    limit: int,
+    scheduled_for: datetime | None = None,
+    status: str | None = None,
+    since: datetime | None = None,
+) -> list[ListedRun]:
+    """Runs of one job, newest occurrence first; with `job_id` None those of a removed job of that name."""
+    given = {
+        "job_id": job_id,
+        "job_name": job_name,
+        "limit": limit,
+        "scheduled_for": scheduled_for,
+        "status": status,
+        "since": since,
+    }
+    return await _rows(connection, "list_job_runs", given, ListedRun)
+
+
+async def read_run(connection: Connection, run_id: int) -> Run | None:
+    """One run."""
+    return await _row(connection, "read_run", {"run_id": run_id}, Run)
+
+
+async def read_output(connection: Connection, run_id: int) -> Printed | None:
+    """What a run has printed so far."""
+    return await _row(connection, "read_output", {"run_id": run_id}, Printed)
+
+
+async def list_workers(
+    connection: Connection, *, limit: int, ended: bool = False, now: datetime | None = None
+) -> list[ListedWorker]:
+    """Workers that have not ended, and with `ended` also those that have within the last day."""
+    return await _rows(connection, "list_workers", {"limit": limit, "all": ended, "now": now}, ListedWorker)
+
+
+async def read_health(connection: Connection, *, now: datetime | None = None) -> Health:
+    """How the whole installation is."""
+    health = await _row(connection, "read_health", {"now": now}, Health)
+    assert health is not None
+    return health
+
+
+async def _row(connection: Connection, name: str, given: Mapping[str, Any], value: type[Row]) -> Row | None:
+    rows = await _rows(connection, name, given, value)
+    return rows[0] if rows else None
+
+
+async def _rows(connection: Connection, name: str, given: Mapping[str, Any], value: type[Row]) -> list[Row]:
+    """The rows of a statement as values whose fields are named as its columns are."""
+    cursor = await connection.execute(query(name), given)
+    columns = [column.name for column in cursor.description or ()]
+    return [value(**dict(zip(columns, row, strict=True))) for row in await cursor.fetchall()]
