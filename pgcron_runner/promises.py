@@ -6,7 +6,7 @@ It knows no database and no process: it is handed what was read, and answers wit
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -69,12 +69,15 @@ class Moment(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a command wrote down by itself, or (`gone`) who watched it. Marks are in the order of their writing."""
+    """What a command wrote down by itself, or (`gone`) who watched it. Marks come in the order of writing.
+
+    `session` is the session of processes that the command has to itself.
+    """
 
     moment: Moment
     job_name: str
     run_id: int
-    pid: int
+    session: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +168,16 @@ def check_commands(runs: Iterable[RunRow], marks: Sequence[Mark]) -> Verdict:
     faults = [f"run {run_id} began {count} times" for run_id, count in begun.items() if count > 1]
     faults += [f"run {run_id} ended {count} times" for run_id, count in ended.items() if count > begun[run_id]]
     faults += [f"run {run_id} began, but no row tells of it" for run_id in begun if run_id not in shell]
+    gone = _count(marks, Moment.GONE).keys() - ended.keys()
+    faults += [
+        f"run {run_id} began, and nothing tells of its end" for run_id in begun if run_id not in ended.keys() | gone
+    ]
     for run in shell.values():
         if run.status is Status.SUCCEEDED and not (begun[run.id] and ended[run.id]):
             faults.append(f"run {run.id} of {run.job_name} succeeded, but did not begin and end")
         if run.started_at is None and begun[run.id]:
             faults.append(f"run {run.id} of {run.job_name} began, but is {run.status}")
-    figures = f"{begun.total()} began, {ended.total()} ended by themselves"
+    figures = f"{begun.total()} began, {ended.total()} ended, {len(gone)} were killed"
     return _verdict("each command ran as history says", figures, faults)
 
 
@@ -213,12 +220,13 @@ def check_sql_work(runs: Iterable[RunRow], work: Iterable[int]) -> Verdict:
     return _verdict("SQL work once per succeeded run", figures, faults)
 
 
-def check_nothing_open(runs: Sequence[RunRow], workers: Mapping[str, str | None]) -> Verdict:
-    """At the end no run is queued or running, and each worker's row says why it ended (name -> reason)."""
+def check_nothing_open(runs: Sequence[RunRow], workers: Iterable[tuple[str, str | None]]) -> Verdict:
+    """At the end no run is queued or running, and each worker's row says why it ended (name, reason)."""
     open_runs = [run for run in runs if not run.status.is_final]
     faults = [f"run {run.id} of {run.job_name} is still {run.status}" for run in open_runs]
-    faults += [f"{name} has not ended" for name, reason in workers.items() if reason is None]
-    reasons = Counter(reason for reason in workers.values() if reason)
+    ended = list(workers)
+    faults += [f"{name} has not ended" for name, reason in ended if reason is None]
+    reasons = Counter(reason for _, reason in ended if reason)
     ends = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
     figures = f"{len(open_runs)} of {len(runs)} open; workers: {ends or 'none'}"
     return _verdict("no run left queued or running", figures, faults)

@@ -33,16 +33,19 @@ def dev(
     terminal until Ctrl-C.
     """
     # Here, because the driver takes longer to load than most commands take to run.
+    from pgcron_runner.cli.interrupts import Interrupts
     from pgcron_runner.embedded import start_persistent
 
-    server = start_persistent(data)
-    ours = _is_child(server)
-    try:
-        _work(server, ends_with_us=ours)
-    finally:
-        if ours:
-            server.stop()
-            typer.echo(f"Postgres has stopped; its data stays in {server.data}.")
+    with Interrupts() as interrupts:
+        server = start_persistent(data)
+        ours = _is_child(server)
+        try:
+            _work(server, ends_with_us=ours)
+        finally:
+            interrupts.hold()
+            if ours:
+                server.stop()
+                typer.echo(f"Postgres has stopped; its data stays in {server.data}.")
 
 
 def _work(server: Server, *, ends_with_us: bool) -> None:

@@ -189,11 +189,11 @@ def _star(field: Field, part: str, step: int | None, last: str | None) -> tuple[
 
 def _range(field: Field, first: int, last: int, step: int) -> tuple[int, ...]:
     """The values from first to last, over the field's end where last is smaller. `5-5` is one value."""
+    if first == last or (field is DAY_OF_WEEK and (first, last) == (7, 0)):
+        return (_low_sunday(field, first),)
     if field is DAY_OF_WEEK:
-        # Sunday begins a range as 0 (sun-tue) and ends one as 7 (sat-sun), unless it is the whole range.
-        first, last = (0, 0) if {first, last} <= {0, 7} and first >= last else (first % 7, last or 7)
-    if first == last:
-        return (first,)
+        # Sunday begins a range as 0 (sun-tue) and ends one as 7 (sat-sun).
+        first, last = first % 7, last or 7
     if first < last:
         return expand(field.column, f"{first}-{last}/{step}", field.everything)
     reach = (last - first) % field.size

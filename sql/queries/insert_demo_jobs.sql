@@ -5,4 +5,4 @@ values ('ping', '@every 3s', 'UTC', 'shell', 'sh noted.sh echo pong', default, d
        ('slow', '@every 2s', 'UTC', 'shell', 'sh noted.sh sleep 4', default, default),
        ('flaky', '@every 5s', 'UTC', 'shell', 'sh noted.sh test $PGCRON_ATTEMPT -gt 1', 2, '1 second'),
        ('backup', to_char(now() at time zone 'UTC' + interval '4 seconds', '"@at "YYYY-MM-DD"T"HH24:MI:SS'), 'UTC', 'shell',
-        'sh noted.sh sh backup.sh', 2, '1 second')
+        'sh noted.sh sh backup.sh', 3, '1 second')

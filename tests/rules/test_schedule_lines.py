@@ -180,7 +180,7 @@ def test_a_union_is_the_sorted_set_of_its_lines(texts: list[str], start: datetim
         else True
     )
     if expected:
-        assert union.prev_before(end + SECOND) == expected[-1]
+        assert union.prev_before(end + timedelta(microseconds=1)) == expected[-1]
 
 
 def test_one_wrong_line_refuses_the_whole_and_is_named() -> None:

@@ -21,7 +21,7 @@ from tests.support.databases import Database
 NOW = datetime(2035, 3, 14, 12, tzinfo=UTC)
 WORKER = UUID("11111111-1111-1111-1111-111111111111")
 OTHER_WORKER = UUID("22222222-2222-2222-2222-222222222222")
-DEFAULT_LANE: Lane = ("default", 0)
+DEFAULT_LANE = Lane("default", 0)
 
 
 def minutes(number: float) -> timedelta:
@@ -75,7 +75,7 @@ def add_running(database: Database, job_id: int, worker_id: UUID = WORKER, **col
 
 def add_final(database: Database, job_id: int, status: str = "succeeded", **columns: Any) -> int:
     """A run that ended when it was due."""
-    run_id = add_run(database, job_id, **columns)
+    run_id = add_running(database, job_id, **columns)
     database.execute("update pgcron.runs set status = %s, finished_at = run_at where id = %s", (status, run_id))
     return run_id
 

@@ -11,6 +11,7 @@ import pytest
 from pgcron_runner.database import Connection, UniqueViolation
 from pgcron_runner.model import Kind, RetryPolicy
 from pgcron_runner.store import runs
+from pgcron_runner.store.jobs import Lane
 from pgcron_runner.store.runs import LockedJob
 from tests.statements.builders import (
     NOW,
@@ -71,7 +72,7 @@ async def test_a_claim_takes_one_queue_at_one_priority(control: Connection, data
     wanted = add_run(database, add_job(database, "wanted", queue="mail", priority=5))
     add_run(database, add_job(database, "other-queue", priority=5))
     add_run(database, add_job(database, "other-priority", queue="mail"))
-    assert claimed_ids(await claim(control, lane=("mail", 5))) == [wanted]
+    assert claimed_ids(await claim(control, lane=Lane("mail", 5))) == [wanted]
 
 
 async def test_kinds_that_the_worker_does_not_run_are_left(control: Connection, database: Database) -> None:

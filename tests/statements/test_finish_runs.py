@@ -71,7 +71,7 @@ async def test_a_stale_worker_cannot_finish_a_reaped_run(record: Connection, dat
 @pytest.mark.parametrize("state", ["queued", "succeeded", "cancelled", "skipped"])
 async def test_only_a_running_run_can_be_finished(state: str, record: Connection, database: Database) -> None:
     job_id = add_job(database)
-    run_id = add_run(database, job_id) if state == "queued" else add_final(database, job_id, state, worker_id=WORKER)
+    run_id = add_run(database, job_id) if state == "queued" else add_final(database, job_id, state)
     assert await runs.finish_runs(record, WORKER, [ending(run_id, Status.FAILED, retry_in=0)], now=NOW) == set()
     assert statuses(database, job_id) == [state]
 
@@ -239,6 +239,6 @@ async def test_output_is_stored_while_the_run_is_ones_own(record: Connection, da
 
 
 async def test_late_output_changes_nothing(record: Connection, database: Database) -> None:
-    run_id = add_final(database, add_job(database), "lost", worker_id=WORKER)
+    run_id = add_final(database, add_job(database), "lost")
     await runs.store_output(record, WORKER, [(run_id, Output("late", 4, truncated=False))])
     assert database.value("select output from pgcron.runs") is None

@@ -15,6 +15,7 @@ from pgcron_runner.model import CatchUp, DstGap, DstRepeat, DueJob, Overlap, Sta
 from pgcron_runner.planning import Plan, PlannedRun
 from pgcron_runner.statements import query
 from pgcron_runner.store import jobs, runs
+from pgcron_runner.store.jobs import Lane
 from tests.statements.builders import (
     NOW,
     WORKER,
@@ -156,7 +157,7 @@ async def test_a_job_that_was_moved_on_meanwhile_is_not_fired_again(
 async def test_planned_runs_take_what_they_are_from_their_job(control: Connection, database: Database) -> None:
     job_id = add_job(database, "mailer", kind="http", queue="mail", priority=4)
     later = PlannedRun(job_id, NOW, NOW + minutes(1), Status.QUEUED)
-    assert await jobs.insert_planned_runs(control, [plan(job_id, later)], now=NOW) == {("mail", 4)}
+    assert await jobs.insert_planned_runs(control, [plan(job_id, later)], now=NOW) == {Lane("mail", 4)}
     assert database.rows(
         """select job_id, job_name, kind, queue, priority, trigger, scheduled_for, run_at, attempt, status, max_running,
                   finished_at, num_nonnulls(worker_id, started_at, lane, args, parent_run_id, missed_count) from pgcron.runs"""
@@ -181,6 +182,18 @@ async def test_how_many_may_run_is_written_with_the_run(
     assert database.rows("select max_running from pgcron.runs") == [(max_running,)]
 
 
+async def test_the_limit_of_the_queue_is_told_and_a_paused_queue_is_not(
+    control: Connection, database: Database
+) -> None:
+    database.execute("insert into pgcron.queues values ('mail', 3, false), ('night', null, true)")
+    plans = [
+        plan(job_id, queued(job_id))
+        for job_id in (add_job(database, queue, queue=queue) for queue in ("mail", "night"))
+    ]
+    assert await jobs.insert_planned_runs(control, plans, now=NOW) == {Lane("mail", 0, 3)}
+    assert database.rows("select status from pgcron.runs") == [("queued",)] * 2
+
+
 async def test_what_did_not_run_is_final_at_once_and_says_why(control: Connection, database: Database) -> None:
     job_id = add_job(database)
     skipped = PlannedRun(job_id, NOW, NOW, Status.SKIPPED, "overlap: run 7 is still running")
@@ -199,9 +212,9 @@ async def test_an_occurrence_is_written_once_whoever_plans_it_again(
     control: Connection, other: Connection, database: Database
 ) -> None:
     job_id = add_job(database)
-    assert await jobs.insert_planned_runs(control, [plan(job_id, queued(job_id))], now=NOW) == {("default", 0)}
+    assert await jobs.insert_planned_runs(control, [plan(job_id, queued(job_id))], now=NOW) == {Lane("default", 0)}
     again = [plan(job_id, queued(job_id), queued(job_id, NOW + minutes(1)))]
-    assert await jobs.insert_planned_runs(other, again, now=NOW) == {("default", 0)}
+    assert await jobs.insert_planned_runs(other, again, now=NOW) == {Lane("default", 0)}
     assert await jobs.insert_planned_runs(other, again, now=NOW) == set()
     assert statuses(database, job_id) == ["queued", "queued"]
 
@@ -229,7 +242,7 @@ async def test_two_that_plan_one_occurrence_at_once_write_it_once(
 async def test_the_runs_of_many_jobs_are_written_in_one_statement(control: Connection, database: Database) -> None:
     ids = [add_job(database, f"job-{i}", queue="odd" if i % 2 else "even") for i in range(10)]
     plans = [plan(job_id, *(queued(job_id, NOW + minutes(i)) for i in range(50))) for job_id in ids]
-    assert await jobs.insert_planned_runs(control, plans, now=NOW) == {("odd", 0), ("even", 0)}
+    assert await jobs.insert_planned_runs(control, plans, now=NOW) == {Lane("odd", 0), Lane("even", 0)}
     assert database.value("select count(*) from pgcron.runs") == 500
 
 

@@ -9,8 +9,10 @@ import pytest
 
 from pgcron_runner.database import Connection
 from pgcron_runner.store import runs
+from pgcron_runner.store.jobs import Lane
 from pgcron_runner.store.runs import LaneDue, NextDue
 from tests.statements.builders import (
+    DEFAULT_LANE,
     NOW,
     OTHER_WORKER,
     add_final,
@@ -59,17 +61,17 @@ async def test_what_is_queued_is_told_lane_by_lane(control: Connection, database
     add_running(database, add_job(database, "running", queue="c"))
     add_final(database, add_job(database, "final", queue="c"))
     assert (await runs.next_due(control, now=NOW)).lanes == (
-        LaneDue(("a", -7), None, is_due=True, due_in=None),
-        LaneDue(("a", 7), None, is_due=False, due_in=300),
-        LaneDue(("b", 0), None, is_due=True, due_in=120),
-        LaneDue(("b", 1), None, is_due=True, due_in=None),
+        LaneDue(Lane("a", -7), is_due=True, due_in=None),
+        LaneDue(Lane("a", 7), is_due=False, due_in=300),
+        LaneDue(Lane("b", 0), is_due=True, due_in=120),
+        LaneDue(Lane("b", 1), is_due=True, due_in=None),
     )
 
 
 async def test_the_limit_of_a_queue_is_told(control: Connection, database: Database) -> None:
     database.execute("insert into pgcron.queues (name, max_running) values ('mail', 3)")
     add_run(database, add_job(database, queue="mail"))
-    assert (await runs.next_due(control, now=NOW)).lanes == (LaneDue(("mail", 0), 3, is_due=True, due_in=None),)
+    assert (await runs.next_due(control, now=NOW)).lanes == (LaneDue(Lane("mail", 0, 3), is_due=True, due_in=None),)
 
 
 async def test_a_paused_queue_is_left_out_and_the_others_go_on(control: Connection, database: Database) -> None:
@@ -77,8 +79,9 @@ async def test_a_paused_queue_is_left_out_and_the_others_go_on(control: Connecti
     for queue in ("mail", "default"):
         add_run(database, add_job(database, queue, queue=queue))
     add_planned_job(database, "planned")
+    database.execute("update pgcron.jobs set next_run_at = %s", (NOW,))
     due = await runs.next_due(control, now=NOW)
-    assert ([lane.lane for lane in due.lanes], due.jobs_due_in) == ([("default", 0)], 0)
+    assert ([lane.lane for lane in due.lanes], due.jobs_due_in) == ([DEFAULT_LANE], 0)
 
 
 async def test_while_everything_is_paused_nothing_is_due(control: Connection, database: Database) -> None:
@@ -125,7 +128,7 @@ async def test_only_one_worker_counts_at_a_time_and_the_next_sees_its_claims(
         add_run(database, add_job(database, name, queue=mail))
     async with control.transaction():
         assert await runs.places_in_queue(control, mail) == 2
-        assert len((await claim(control, lane=(mail, 0), limit=1)).tasks) == 1
+        assert len((await claim(control, lane=Lane(mail, 0), limit=1)).tasks) == 1
         assert await runs.places_in_queue(other, mail) == 0
     async with other.transaction():
         assert await runs.places_in_queue(other, mail) == 1
@@ -141,7 +144,7 @@ async def test_two_workers_together_never_exceed_the_limit_of_a_queue(
         for _ in range(20):
             async with connection.transaction():
                 if places := await runs.places_in_queue(connection, mail):
-                    await claim(connection, lane=(mail, 0), limit=places)
+                    await claim(connection, lane=Lane(mail, 0), limit=places)
             assert database.value("select count(*) from pgcron.runs where status = 'running'") <= 2
             database.execute(
                 "update pgcron.runs set status = 'succeeded', finished_at = now() where id = any(array("

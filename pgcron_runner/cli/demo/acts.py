@@ -11,12 +11,12 @@ from datetime import timedelta
 from pgcron_runner.cli.demo import history
 from pgcron_runner.cli.demo.history import Snapshot
 from pgcron_runner.cli.demo.screen import Screen
-from pgcron_runner.cli.demo.stage import LEASE, PARTS, Stage, WorkerProcess, session_of
+from pgcron_runner.cli.demo.stage import LEASE, PARTS, Stage, WorkerProcess
 from pgcron_runner.database import Connection, Database, DatabaseError, Purpose, explain
 from pgcron_runner.errors import PgcronError
 from pgcron_runner.migrate import migrate
 from pgcron_runner.model import Status
-from pgcron_runner.promises import CountedJob, Mark, Moment, RunRow
+from pgcron_runner.promises import CountedJob, Mark, RunRow
 
 NAMES = ["worker-1", "worker-2", "worker-3"]
 # Far beyond what a busy machine needs; then something is broken, and the demo says what.
@@ -83,7 +83,7 @@ class Play:
         self._stage.start_workers(self._database.conninfo, NAMES)
         await self._until(lambda now: len(now.workers) == len(NAMES), "three processes are starting")
         pids = ", ".join(str(worker.pid) for worker in self._stage.workers.values())
-        self._screen.say(f"{', '.join(NAMES)} have registered (processes {pids}), each with a lease of {LEASE} s")
+        self._screen.say(f"processes {pids} registered; each has a lease of {LEASE} s")
 
     async def _jobs(self) -> None:
         self._screen.act("Act 3: a job is a row")
@@ -103,34 +103,26 @@ class Play:
             raise PgcronError("The backup had ended before its worker could be killed: this machine is too busy.")
         victim = self._stage.workers[running[0].worker or ""]
         self._screen.act("Act 4: a worker is killed")
-        held = {session: mark for mark in self._marks_of(now, victim) if (session := session_of(mark.pid))}
+        held = self._stage.watch_commands()
         killed_at = self._screen.elapsed
         victim.kill()
         self._dead.add(victim.name)
         self._screen.say(f"kill -9 {victim.name}, in the middle of backup (run {running[0].id}, {self._parts_made()})")
-        await self._watch_commands_die(held)
+        await self._commands_die(victim, held)
         return victim, killed_at
 
-    def _marks_of(self, now: Snapshot, worker: WorkerProcess) -> list[Mark]:
-        """The commands that this worker has going, by their own marks."""
-        marks = self._stage.marks()
-        ended = {mark.run_id for mark in marks if mark.moment is Moment.END}
-        mine = {run.id for run in now.running if run.worker == worker.name} - ended
-        return [mark for mark in marks if mark.run_id in mine]
-
-    async def _watch_commands_die(self, held: dict[int, Mark]) -> None:
-        """Nobody but the dead worker's guard kills them; that they are gone is written down before anything else."""
+    async def _commands_die(self, victim: WorkerProcess, held: list[Mark]) -> None:
+        """Nobody but the dead worker's guard kills them."""
         killed = time.monotonic()
-        left = dict(held)
-        while left:
-            for session in [session for session in left if not self._stage.has_session(session)]:
-                self._stage.note_gone(left.pop(session))
+        now = await history.read_snapshot(self._connection)
+        mine = {run.id for run in now.running if run.worker == victim.name}
+        while living := [mark for mark in self._stage.watch_commands() if mark.run_id in mine]:
             if time.monotonic() - killed > _PATIENCE:
-                raise PgcronError(f"A command of the killed worker lives on: {next(iter(left.values()))}")
+                raise PgcronError(f"A command of the killed worker lives on: {living[0].job_name}")
             await asyncio.sleep(0.01)
-        jobs = " and ".join(sorted(mark.job_name for mark in held.values()))
+        jobs = " and ".join(mark.job_name for mark in held if mark.run_id in mine)
         took = (time.monotonic() - killed) * 1000
-        self._screen.say(f"its guard killed what it ran ({jobs or 'nothing any more'}) within {took:.0f} ms")
+        self._screen.say(f"its guard killed what it ran ({jobs}) within {took:.0f} ms")
 
     async def _recovery(self, victim: WorkerProcess, killed_at: float) -> None:
         self._screen.act("Act 5: its lease ends, and another worker takes over")
@@ -192,6 +184,7 @@ class Play:
         deadline = time.monotonic() + _PATIENCE + self._seconds
         while True:
             now = await history.read_snapshot(self._connection)
+            self._stage.watch_commands()
             self._tell_firsts(now)
             self._screen.show(now, note)
             if condition(now):

@@ -36,7 +36,7 @@ _NEXT = (
 def judge(told: Told) -> list[Verdict]:
     """Every check that rests on the database and on the commands' own marks."""
     runs = told.last.runs
-    workers = {worker.name: worker.end_reason for worker in told.last.workers}
+    workers = [(worker.name, worker.end_reason) for worker in told.last.workers]
     return [
         check_occurrences(told.jobs, runs),
         check_attempts(told.jobs, runs),

@@ -21,10 +21,12 @@ PARTS = 10
 
 # Two lines for each run, independent of the database: small appends to one file keep their order.
 _NOTED = """
-echo "begin $PGCRON_JOB $PGCRON_RUN_ID $$" >>marks
+session=$$
+[ ! -r /proc/$$/stat ] || read -r _ _ _ _ _ session _ </proc/$$/stat
+echo "begin $PGCRON_JOB $PGCRON_RUN_ID $session" >>marks
 "$@"
 code=$?
-echo "end $PGCRON_JOB $PGCRON_RUN_ID $$" >>marks
+echo "end $PGCRON_JOB $PGCRON_RUN_ID $session" >>marks
 exit $code
 """
 # A part that is made is not made again: the next attempt goes on where the last one was cut off.
@@ -36,7 +38,7 @@ while [ $part -le {PARTS} ]; do
 done
 """
 # Waits for its pipe to close, which no way of dying can prevent.
-_MINDER = 'read -r never; kill -KILL "$1"'
+_MINDER = 'read -r never; kill -KILL "$1"; sleep 1; rm -rf "$2"'
 
 
 class WorkerProcess:
@@ -56,9 +58,9 @@ class WorkerProcess:
                 env=_environment(),
                 start_new_session=True,
             )
-        # Should the demo itself be killed, its workers must not go on for ever.
+        # Should the demo itself be killed, neither its workers nor its folder must stay.
         self._minder = subprocess.Popen(
-            ["/bin/sh", "-c", _MINDER, "pgcron-minder", str(self.pid)],
+            ["/bin/sh", "-c", _MINDER, "pgcron-minder", str(self.pid), folder],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -113,12 +115,20 @@ class Stage:
     def marks(self) -> list[Mark]:
         """What the commands have written down so far, in the order of writing."""
         lines = (line.split() for line in (self.folder / "marks").read_text().splitlines())
-        return [Mark(Moment(word), job, int(run_id), int(pid)) for word, job, run_id, pid in lines]
+        return [Mark(Moment(word), job, int(run_id), int(session)) for word, job, run_id, session in lines]
 
-    def note_gone(self, mark: Mark) -> None:
-        """Write down that a command which was killed has been seen to be gone."""
-        with (self.folder / "marks").open("a") as marks:
-            marks.write(f"{Moment.GONE} {mark.job_name} {mark.run_id} {mark.pid}\n")
+    def watch_commands(self) -> list[Mark]:
+        """Commands that have begun and live; of those that were killed it is written down that they are gone."""
+        marks = self.marks()
+        over = {mark.run_id for mark in marks if mark.moment is not Moment.BEGIN}
+        going = [mark for mark in marks if mark.run_id not in over]
+        living = {_session_of(pid) for pid in self.processes()} if going else set()
+        with (self.folder / "marks").open("a") as file:
+            for mark in going:
+                # One that ended by itself in this very moment has both marks: neither is wrong.
+                if mark.session not in living:
+                    file.write(f"{Moment.GONE} {mark.job_name} {mark.run_id} {mark.session}\n")
+        return [mark for mark in going if mark.session in living]
 
     def parts(self) -> list[tuple[int, int]]:
         """What the backup has made so far: the number of each part, and the run that made it."""
@@ -137,10 +147,6 @@ class Stage:
                     found[int(entry.name)] = f"{entry.name} {words[:60]}"
         return found
 
-    def has_session(self, session: int) -> bool:
-        """Whether anything of a command still lives; each runs in a session of its own, which its children share."""
-        return any(session_of(pid) == session for pid in self.processes())
-
     def clear(self) -> None:
         """End every process at once and wait until all are gone."""
         for worker in self.workers.values():
@@ -153,9 +159,9 @@ class Stage:
                 os.kill(pid, signal.SIGKILL)
 
     def _known_processes(self) -> dict[int, str]:
-        """Without /proc: those whose pid was told, by us or by their mark."""
+        """Without /proc: those whose number was told, by us or by their mark."""
         known = {worker.pid: worker.name for worker in self.workers.values() if worker.exit_code is None}
-        known |= {mark.pid: f"command of run {mark.run_id}" for mark in self.marks()}
+        known |= {mark.session: f"command of run {mark.run_id}" for mark in self.marks()}
         return {pid: what for pid, what in known.items() if _lives(pid)}
 
 
@@ -173,7 +179,7 @@ def open_stage() -> Iterator[Stage]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def session_of(pid: int) -> int | None:
+def _session_of(pid: int) -> int | None:
     """The session of a process; None when it has ended."""
     try:
         return os.getsid(pid)
