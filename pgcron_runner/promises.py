@@ -177,7 +177,7 @@ def check_commands(runs: Iterable[RunRow], marks: Sequence[Mark]) -> Verdict:
             faults.append(f"run {run.id} of {run.job_name} succeeded, but did not begin and end")
         if run.started_at is None and begun[run.id]:
             faults.append(f"run {run.id} of {run.job_name} began, but is {run.status}")
-    figures = f"{begun.total()} began, {ended.total()} ended, {len(gone)} were killed"
+    figures = f"{begun.total()} began, {ended.total()} ended, {len(gone)} killed"
     return _verdict("each command ran as history says", figures, faults)
 
 

@@ -118,9 +118,10 @@ def test_an_interrupt_leaves_no_process_and_no_folder(temporary: Path, moment: s
 
 
 @pytest.mark.slow
-def test_a_second_interrupt_does_not_stop_the_clearing_up(temporary: Path) -> None:
+@pytest.mark.parametrize("moment", ["Act 1", "Act 2", "report ran"])
+def test_many_interrupts_do_not_stop_the_clearing_up(temporary: Path, moment: str) -> None:
     with demo(temporary) as process:
-        read_until(process, "report ran")
+        read_until(process, moment)
         while process.poll() is None:
             process.send_signal(signal.SIGINT)
             time.sleep(0.01)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _HINTS = """\
 Postgres runs in {data}, on a Unix socket. In another terminal:
 
-  export PGCRON_DSN='{dsn}'
+  export PGCRON_DSN={dsn}
   pgcron-runner job add hello --shell 'echo hello' --schedule '@every 10s' --timezone UTC
   pgcron-runner runs list
 
@@ -51,6 +51,7 @@ def dev(
 def _work(server: Server, *, ends_with_us: bool) -> None:
     """Runs the worker until it is told to stop."""
     import asyncio
+    import shlex
 
     from pgcron_runner.database import Database
     from pgcron_runner.execution.processes import Guard
@@ -63,7 +64,7 @@ def _work(server: Server, *, ends_with_us: bool) -> None:
     database = Database(server.dsn())
     asyncio.run(migrate(database))
     and_server = " and the server" if ends_with_us else ", not the server, which was running already"
-    typer.echo(_HINTS.format(data=server.data, dsn=server.dsn(), and_server=and_server))
+    typer.echo(_HINTS.format(data=server.data, dsn=shlex.quote(server.dsn()), and_server=and_server))
     configure_logs()
     asyncio.run(Worker(database, WorkerSettings(), guard).run())
 

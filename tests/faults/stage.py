@@ -98,6 +98,9 @@ class Stage:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._workers.close()
+        # Shown where a test fails.
+        for log in sorted(self.folder.glob("worker-*.log")):
+            print(f"--- {log.name}", *log.read_text(errors="replace").splitlines()[-40:], sep="\n")
 
     # Workers.
 

@@ -135,7 +135,7 @@ WRITTEN = marks("begin backup 5", "gone backup 5", "begin backup 6", "end backup
 def test_commands_that_agree_with_the_history_are_in_order() -> None:
     verdict = check_commands([*GOOD, *RERUN], WRITTEN)
     assert verdict.kept
-    assert verdict.figures == "2 began, 1 ended, 1 were killed"
+    assert verdict.figures == "2 began, 1 ended, 1 killed"
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ from tests.statements.builders import (
     claim,
     edit_job,
     ending,
-    minutes,
     status,
     statuses,
 )
@@ -152,12 +151,3 @@ async def test_run_now_waits_for_a_running_run(record: Connection, database: Dat
 
 async def test_run_now_of_an_unknown_job_is_no_row(record: Connection) -> None:
     assert await enqueue(record, "nobody") is None
-
-
-async def test_run_now_does_not_stand_in_for_an_occurrence_of_the_same_instant(
-    record: Connection, database: Database
-) -> None:
-    job_id = add_job(database, overlap="queue_all")
-    add_run(database, job_id, ago=minutes(0))
-    assert await enqueue(record, "job") is not None
-    assert statuses(database, job_id) == ["queued", "queued"]

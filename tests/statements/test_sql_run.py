@@ -300,7 +300,6 @@ async def test_a_jobs_own_search_path_cannot_change_what_our_statements_mean(
     )
     opened = await open_run(job, task)
     await job.execute("set search_path to evil, pg_catalog")
-    await runs.finish_runs(control, OTHER_WORKER, [], now=NOW)
     assert await runs.commit_sql_run(job, WORKER, task, _DONE, opened.transaction_id)
     assert database.value("select finished_at > '2020-01-01Z' from pgcron.runs") is True
 
@@ -321,6 +320,16 @@ async def test_a_jobs_own_search_path_cannot_open_the_fence(
     assert not await runs.commit_sql_run(job, WORKER, task, _DONE, opened.transaction_id)
     await job.execute("rollback")
     assert status(database, task.run_id) == "lost"
+
+
+async def test_a_job_may_take_on_another_role(control: Connection, job: Connection, database: Database) -> None:
+    task = await claimed(control, database)
+    database.execute("grant insert on public.work to worker")
+    opened = await open_run(job, task)
+    await job.execute("set role worker")
+    await work(job, task)
+    assert await runs.commit_sql_run(job, WORKER, task, _DONE, opened.transaction_id)
+    assert (done_work(database), status(database, task.run_id)) == ([task.run_id], "succeeded")
 
 
 async def test_a_short_lock_timeout_of_the_role_is_not_the_jobs(

@@ -225,10 +225,10 @@ async def test_the_runs_of_a_dead_worker_come_with_what_decides_on_their_retry(
 ) -> None:
     job_id = add_job(database, max_attempts=5, retry_delay="7 s", retry_backoff=3, retry_max_delay="1 min")
     gone = add_job(database, "gone")
+    add_final(database, job_id, ago=minutes(9))
     with_job, without = add_running(database, job_id, attempt=2), add_running(database, gone)
     database.execute("delete from pgcron.jobs where id = %s", (gone,))
     add_running(database, add_job(database, "theirs"), OTHER_WORKER)
-    add_final(database, job_id, ago=minutes(9))
     policy = RetryPolicy(5, timedelta(seconds=7), 3.0, timedelta(minutes=1))
     assert await runs.lock_lost_runs(record, WORKER, limit=10) == [
         LostRun(with_job, "job", 2, policy),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import ExitStack
 
 from pgcron_runner import embedded
@@ -39,7 +38,7 @@ def _perform(screen: Screen, interrupts: Interrupts, seconds: float) -> tuple[To
         stage = built.enter_context(open_stage())
         built.callback(interrupts.hold)
         with screen:
-            told = asyncio.run(Play(server.dsn(), stage, screen, seconds=seconds).perform())
+            told = interrupts.run(Play(server.dsn(), stage, screen, seconds=seconds).perform())
         verdicts = judge(told)
     left = stage.processes() | ({server.pid: "postgres"} if server.pid else {})
     folders = [str(path) for path in (stage.folder, server.data.parent, server.socket_dir) if path.exists()]
