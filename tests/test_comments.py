@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
-from tests.support.databases import Database
+from pgcron_runner.embedded import Server
+from tests.support.databases import Database, new_database
+
+
+@pytest.fixture(scope="module")
+def database(server: Server, migrated_template: str) -> Iterator[Database]:
+    """One for all tests of this module: they only look."""
+    with new_database(server, template=migrated_template) as database:
+        yield database
+
 
 # The names are the API, since people write them by hand. A later migration may add, never rename.
 _COLUMNS = {
-    "jobs": """id name kind command args schedule timezone enabled paused_until queue priority starts_at ends_at jitter
-        timeout kill_grace overlap max_running catch_up catch_up_window max_attempts retry_delay retry_backoff retry_max_delay
-        memory_limit_mb output_limit_kb env env_from working_dir late_after long_after history keep_for tags owner source
-        dst_gap dst_repeat next_run_at problem created_at updated_at""",
-    "runs": """id job_id job_name kind trigger scheduled_for run_at attempt status reason worker_id started_at finished_at
-        exit_code error progress state result output missed_count missed_until parent_run_id args cancel_requested_at""",
+    "jobs": """id name kind command args schedule timezone enabled paused_until queue priority starts_at ends_at
+        jitter timeout kill_grace overlap max_running catch_up catch_up_window max_attempts retry_delay retry_backoff
+        retry_max_delay memory_limit_mb output_limit_kb env env_from working_dir late_after long_after history keep_for
+        tags owner source dst_gap dst_repeat next_run_at problem created_at updated_at""",
+    "runs": """id job_id job_name kind trigger scheduled_for run_at attempt status reason worker_id started_at
+        finished_at exit_code error progress state result output missed_count missed_until parent_run_id args
+        cancel_requested_at""",
     "workers": "id name host pid version queues kinds slots lease beat started_at heartbeat_at stopping",
     "queues": "name max_running paused",
     "settings": "paused keep_for",
@@ -47,7 +59,8 @@ def test_every_object_carries_a_comment(database: Database) -> None:
             """select 'schema' where obj_description('pgcron'::regnamespace) is null
                union all
                select c.relname from pg_class c
-                where c.relnamespace = 'pgcron'::regnamespace and c.relkind in ('r', 'v', 'm', 'p') and obj_description(c.oid) is null
+                where c.relnamespace = 'pgcron'::regnamespace and c.relkind in ('r', 'v', 'm', 'p')
+                  and obj_description(c.oid) is null
                union all
                select c.relname || '.' || a.attname from pg_class c join pg_attribute a on a.attrelid = c.oid
                 where c.relnamespace = 'pgcron'::regnamespace and c.relkind in ('r', 'v', 'm', 'p') and a.attnum > 0
@@ -60,19 +73,11 @@ def test_every_object_carries_a_comment(database: Database) -> None:
     )
 
 
-def test_no_comment_says_nothing(database: Database) -> None:
-    assert (
-        database.rows(
-            "select objoid::regclass, description from pg_description where length(btrim(description)) < 4 and classoid = 'pg_class'::regclass and objoid in (select oid from pg_class where relnamespace = 'pgcron'::regnamespace)"
-        )
-        == []
-    )
-
-
 def test_every_function_pins_its_search_path_and_is_not_for_everybody(database: Database) -> None:
     assert (
         database.rows(
-            """select p.oid::regprocedure::text, p.proconfig, has_function_privilege('worker', p.oid, 'execute') from pg_proc p
+            """select p.oid::regprocedure::text, p.proconfig, has_function_privilege('worker', p.oid, 'execute')
+                 from pg_proc p
                 where p.pronamespace = 'pgcron'::regnamespace
                   and (not coalesce(p.proconfig::text like '%%search_path=pg_catalog, pg_temp%%', false)
                        or has_function_privilege('worker', p.oid, 'execute'))"""
@@ -86,8 +91,9 @@ def test_instants_are_timestamptz_and_ids_name_what_they_point_at(database: Data
         database.rows(
             """select table_name, column_name, data_type from information_schema.columns
                 where table_schema = 'pgcron'
-                  and (data_type = 'timestamp without time zone' or (column_name ~ '_(at|until)$' and column_name <> 'quiet_until'
-                       and data_type <> 'timestamp with time zone'))"""
+                  and (data_type = 'timestamp without time zone'
+                       or (column_name ~ '_(at|until)$' and column_name <> 'quiet_until'
+                           and data_type <> 'timestamp with time zone'))"""
         )
         == []
     )

@@ -1,14 +1,12 @@
-"""Bringing a database to the schema: from nothing, twice, at once, too new, and as an ordinary role in a hostile place."""
+"""Bringing a database to the schema: from nothing, twice, at once, too new; as an ordinary role, in a hostile place."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, LiteralString, cast
+from typing import Any, LiteralString
 
 import psycopg
 import pytest
@@ -27,11 +25,13 @@ from pgcron_runner.model import Finished, Kind, Outcome, Output, Status, Task
 from pgcron_runner.statements import migrations
 from pgcron_runner.store.jobs import Lane
 from pgcron_runner.store.runs import LockedJob
-from tests.statements.builders import WORKER, add_job, register
+from tests.statements.builders import WORKER, add_job, register, text_of
 from tests.support.databases import WORKER_ROLE, Database
 from tests.support.waiting import blocked_on_lock, eventually
 
 _ALL = [f"{migration.version:04}_{migration.name}" for migration in migrations()]
+# Over whatever the database itself is set to.
+_PLAIN = "-c search_path=pg_catalog -c datestyle=ISO -c timezone=UTC"
 _APPLIED = "select version, name, breaking from pgcron.schema_migrations order by version"
 
 
@@ -93,7 +93,7 @@ def test_two_at_once_apply_everything_once(empty_database: Database) -> None:
 def test_the_second_waits_for_the_first_and_then_does_nothing(empty_database: Database) -> None:
 
     with closing(psycopg.connect(empty_database.dsn)) as holder, ThreadPoolExecutor() as pool:
-        # A table that the migration must create is being created by somebody: the first waits in the middle of its work.
+        # The schema is being made by somebody else: the first waits in the middle of its work.
         holder.execute("create schema pgcron")
         running = pool.submit(migrate_database, empty_database.dsn)
         pid = eventually(lambda: _waiting(empty_database, set()))
@@ -105,9 +105,10 @@ def test_the_second_waits_for_the_first_and_then_does_nothing(empty_database: Da
         assert second.result(30) == []
 
 
-def _waiting(database: Database, known: set[int]) -> int | None:
+def _waiting(database: Database, known: set[int | None]) -> int | None:
     rows = database.rows(
-        "select pid from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and pid <> all(%s)",
+        """select pid from pg_stat_activity
+            where datname = current_database() and wait_event_type = 'Lock' and pid <> all(%s)""",
         (list(known),),
     )
     return next((pid for (pid,) in rows if blocked_on_lock(database.dsn, pid)), None)
@@ -167,20 +168,16 @@ async def test_a_newer_compatible_schema_is_fine(database: Database) -> None:
 
 
 @pytest.fixture
-def ordinary(empty_database: Database) -> Iterator[Database]:
-    """A database in which PUBLIC has nothing but CONNECT, as an ordinary role finds it. The role starts without rights."""
+def ordinary(empty_database: Database) -> Database:
+    """A database in which everybody may connect and nothing else."""
     empty_database.execute("revoke all on schema public from public")
     _administer(empty_database, "revoke create, temporary on database {} from public")
-    yield empty_database
-    empty_database.close()
-    # Roles are the server's: what this one owns must go before the next test.
-    with psycopg.connect(empty_database.dsn, autocommit=True) as connection:
-        connection.execute(sql.SQL("alter role {} reset all").format(sql.Identifier(WORKER_ROLE)))
+    return empty_database
 
 
 def _administer(database: Database, statement: LiteralString) -> None:
     composed = sql.SQL(statement).format(sql.Identifier(database.name))
-    database.execute(cast("LiteralString", composed.as_string()))
+    database.execute(text_of(composed))
 
 
 async def test_a_role_without_rights_is_told_so(ordinary: Database) -> None:
@@ -214,7 +211,8 @@ _EVIL: LiteralString = """
     create table evil.jobs (id integer, trap text);
     create table evil.runs (id integer, trap text);
     create function evil.now() returns timestamptz language sql as $$ select '1999-01-01Z'::pg_catalog.timestamptz $$;
-    create function evil.clock_timestamp() returns timestamptz language sql as $$ select '1999-01-01Z'::pg_catalog.timestamptz $$;
+    create function evil.clock_timestamp() returns timestamptz language sql
+        as $$ select '1999-01-01Z'::pg_catalog.timestamptz $$;
     create function evil.btrim(text) returns text language sql as $$ select ''::pg_catalog.text $$;
     create function evil.pg_notify(text, text) returns void language sql as $$ select 1 / 0 $$;
     create function evil.pg_try_advisory_lock(integer, integer) returns boolean language sql as $$ select true $$;
@@ -296,12 +294,10 @@ async def work_through_one_run(database: Database, dsn: str) -> None:
     finally:
         await control.close()
         await record.close()
-    with psycopg.connect(
-        database.dsn, options="-c search_path=pg_catalog -c datestyle=ISO -c timezone=UTC"
-    ) as connection:
+    with psycopg.connect(database.dsn, options=_PLAIN) as connection:
         rows = connection.execute(
-            """select status, attempt, scheduled_for, started_at, finished_at, output, result, run_at - %s between '30 s' and '33 s'
-                 from pgcron.runs order by attempt""",
+            """select status, attempt, scheduled_for, started_at, finished_at, output, result,
+                      run_at - %s between '30 s' and '33 s' from pgcron.runs order by attempt""",
             (ended_at,),
         ).fetchall()
     assert rows == [
@@ -321,9 +317,7 @@ async def run_one_sql_job(database: Database, dsn: str, *, command: str = "selec
     finally:
         await runner.close()
         await control.close()
-    with psycopg.connect(
-        database.dsn, options="-c search_path=pg_catalog -c datestyle=ISO -c timezone=UTC"
-    ) as connection:
+    with psycopg.connect(database.dsn, options=_PLAIN) as connection:
         rows = connection.execute(
             "select status, scheduled_for, finished_at > '2020-01-01Z' from pgcron.runs"
         ).fetchall()
@@ -333,14 +327,16 @@ async def run_one_sql_job(database: Database, dsn: str, *, command: str = "selec
     return outcome.result
 
 
+_NIGHTLY = {"schedule": "0 3 * * *", "timezone": "Europe/Berlin", "timeout": "1 day 01:00", "max_attempts": 2}
+
+
 async def _fire_and_claim(database: Database, control: Session, **columns: Any) -> tuple[datetime, Task]:
     """A job at three in the morning in Berlin, fired and claimed at its first occurrence, with the clock set."""
-    with psycopg.connect(database.dsn, options="-c search_path=pg_catalog -c datestyle=ISO -c timezone=UTC") as session:
+    with psycopg.connect(database.dsn, options=_PLAIN) as session:
         quiet = replace(database, _connection=session)
         session.autocommit = True
         made_at = datetime(2035, 7, 1, 12, tzinfo=UTC)
-        add_job(quiet, "nightly", **{"schedule": "0 3 * * *", "timezone": "Europe/Berlin", "timeout": "1 day 01:00"} | columns,
-                max_attempts=2, anchored_at=made_at)  # fmt: skip
+        add_job(quiet, "nightly", anchored_at=made_at, **_NIGHTLY | columns)
         register(quiet, WORKER)
     due = datetime(2035, 7, 2, 1, tzinfo=UTC)
     fire = Fire(control)

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,7 +61,10 @@ def test_every_command_works_in_the_order_of_the_page(
             command = command.replace("pgcron-runner[", f"{ROOT}[").replace("install", "install -q --dry-run --no-deps")
             run(command, environment, tmp_path)
         elif command == "pgcron-runner dev":
-            run_until_ready(f"{command} --data {tmp_path}/postgres", environment, tmp_path)
+            # Not in pytest's own folder, which the server's user cannot enter where the tests run as root.
+            with tempfile.TemporaryDirectory(prefix="pgcron-readme-") as folder:
+                Path(folder).chmod(0o755)
+                run_until_ready(f"{command} --data {folder}/postgres", environment, tmp_path)
         elif command == "pgcron-runner worker":
             run_until_ready(command, environment, tmp_path)
         else:

@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from pgcron_runner import __version__
-from pgcron_runner.cli import job_add, jobs, migrate, runs, schedules, status, worker, workers
+from pgcron_runner.cli import job_add, job_change, jobs, migrate, runs, schedules, status, worker, workers
 from pgcron_runner.cli.options import Unchanged, WrongUse, examples
 from pgcron_runner.cli.output import clean
 from pgcron_runner.errors import InvalidInput, PgcronError
@@ -79,6 +79,7 @@ def build_app(*, rich_help: bool = True) -> typer.Typer:
     job = typer.Typer(no_args_is_help=True, help="Add, list and change jobs.")
     job_add.register(job)
     jobs.register(job)
+    job_change.register(job)
     app.add_typer(job, name="job", rich_help_panel="Work")
     run_commands = typer.Typer(no_args_is_help=True, help="Look at what ran, and stop what runs.")
     runs.register(run_commands)
@@ -125,7 +126,9 @@ def _complain_of_usage(error: Exception) -> int:
     message = error.format_message() if hasattr(error, "format_message") else message
     context = getattr(error, "ctx", None)
     see = f" See: {context.command_path} --help" if context is not None else ""
-    return _complain(f"{message.rstrip('.')}.{see}", WRONG_USE)
+    # What newer versions of typer, which check values with pydantic, put before the message.
+    message = message.replace("Value error, ", "")
+    return _complain(f"{message if message.endswith(('.', '?')) else f'{message}.'}{see}", WRONG_USE)
 
 
 def _complain(message: str, code: int) -> int:

@@ -14,14 +14,15 @@ import typer
 from pgcron_runner.cli.options import (
     YEAR,
     Dsn,
-    Timezone,
     WrongUse,
     duration,
     examples,
+    option,
     parse_instant,
     parse_object,
     parse_queue,
     required_timezone,
+    timezone_option,
 )
 from pgcron_runner.cli.output import clean, note, say, zone_of
 from pgcron_runner.cli.session import with_database
@@ -41,17 +42,18 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _UNSTORABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 _EXAMPLES = examples(
-    "pgcron-runner job add clean-up --schedule '0 3 * * *' --timezone Europe/Berlin \\",
+    "pgcron-runner job add clean-up \\",
+    "    --schedule '0 3 * * *' --timezone Europe/Berlin \\",
     "    --sql 'delete from sessions where expires_at < now()'",
     "pgcron-runner job add backup --schedule @daily --timezone UTC \\",
-    "    --shell /usr/local/bin/backup --timeout 2h --attempts 3 --env-from AWS_PROFILE",
+    "    --shell /usr/local/bin/backup --timeout 2h --attempts 3",
     "pgcron-runner job add report --schedule '@every 15m' --timezone UTC \\",
-    """    --python myapp.reports:send --args '{"kind": "short"}' --overlap queue_one""",
+    """    --python myapp.reports:send --args '{"kind": "short"}'""",
 )
 
 
 def _option(flag: str, metavar: str | None, panel: str, text: str, **more: Any) -> Any:
-    return typer.Option(flag, metavar=metavar, rich_help_panel=panel, help=text, **{"show_default": False, **more})
+    return option(flag, metavar, text, rich_help_panel=panel, **more)
 
 
 def _duration(flag: str, panel: str, text: str, **more: Any) -> Any:
@@ -64,33 +66,31 @@ def register(app: typer.Typer) -> None:
     app.command(name="add", epilog=_EXAMPLES)(add)
 
 
-_WHAT, _WHEN, _WHERE = "What (one of the three)", "When", "Where and how"
+_WHAT, _WHEN, _WHERE = "What (one of the first three)", "When", "Where and how"
 _CLASH, _RETRY, _LIMITS = "When runs meet, or nobody was there", "When it fails", "Limits"
+_DAY, _HOUR = timedelta(days=1), timedelta(hours=1)
 
 
 def add(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Unique name of the job.", show_default=False)],
-    schedule: Annotated[
-        str,
-        _option(
-            "--schedule", "SCHEDULE", _WHEN, "Five cron fields, six with seconds first, @daily, @every 15m, @manual."
-        ),
-    ],
-    timezone: Timezone = None,
+    *,
     shell: Annotated[str | None, _option("--shell", "CMD", _WHAT, "A line for /bin/sh.")] = None,
     sql: Annotated[str | None, _option("--sql", "SQL", _WHAT, "Statements: one transaction, exactly once.")] = None,
     python: Annotated[str | None, _option("--python", "MODULE:FUNCTION", _WHAT, "A function of yours.")] = None,
     args: Annotated[
-        str,
-        _option("--args", "JSON", _WHAT, "Settings of the kind, as a JSON object: the keywords of a Python function."),
+        str, _option("--args", "JSON", _WHAT, "A JSON object: keywords of a function, settings of the other kinds.")
     ] = "{}",
+    schedule: Annotated[
+        str, _option("--schedule", "SCHEDULE", _WHEN, "Five cron fields, @daily, @every 15m, @manual; see README.")
+    ],
+    timezone: Annotated[str | None, timezone_option(rich_help_panel=_WHEN)] = None,
     starts_at: Annotated[
-        str | None, _option("--starts-at", "INSTANT", _WHEN, "Not before; in the zone without offset.")
+        str | None, _option("--starts-at", "INSTANT", _WHEN, "Never before; in the zone, if it has no offset.")
     ] = None,
-    ends_at: Annotated[str | None, _option("--ends-at", "INSTANT", _WHEN, "Not after.")] = None,
+    ends_at: Annotated[str | None, _option("--ends-at", "INSTANT", _WHEN, "Never after.")] = None,
     jitter: Annotated[
         timedelta,
-        _duration("--jitter", _WHEN, "Spread the start over this much.", minimum=_ZERO, maximum=timedelta(days=1)),
+        _duration("--jitter", _WHEN, "Start up to so much later, always the same.", minimum=_ZERO, maximum=_DAY),
     ] = _ZERO,
     dst_gap: Annotated[
         DstGap, _option("--dst-gap", None, _WHEN, "A fixed time that the clock jumps over.", show_default=True)
@@ -98,52 +98,48 @@ def add(
     dst_repeat: Annotated[
         DstRepeat, _option("--dst-repeat", None, _WHEN, "A fixed time that the clock shows twice.", show_default=True)
     ] = DstRepeat.FIRST,
-    disabled: Annotated[bool, _option("--disabled", None, _WHEN, "Start nothing until job resume.")] = False,
+    disabled: Annotated[bool, _option("--disabled", None, _WHEN, "Start nothing before job resume.")] = False,
     overlap: Annotated[
         Overlap, _option("--overlap", None, _CLASH, "What a due time does while a run is live.", show_default=True)
     ] = Overlap.SKIP,
     max_running: Annotated[
-        int | None, _option("--max-running", "N", _CLASH, "With overlap allow: at most.", min=1)
+        int | None, _option("--max-running", "N", _CLASH, "With overlap allow: so many at a time.", min=1)
     ] = None,
     catch_up: Annotated[
         CatchUp, _option("--catch-up", None, _CLASH, "Which of the missed times are run.", show_default=True)
     ] = CatchUp.LATEST,
-    catch_up_window: Annotated[timedelta | None, _duration("--catch-up-window", _CLASH, "None that is older.")] = None,
+    catch_up_window: Annotated[
+        timedelta | None, _duration("--catch-up-window", _CLASH, "None that is older than this.")
+    ] = None,
     catch_up_limit: Annotated[
         int,
-        _option("--catch-up-limit", "N", _CLASH, "With catch-up all: at most.", min=1, max=10_000, show_default=True),
+        _option("--catch-up-limit", "N", _CLASH, "With catch-up all: so many.", min=1, max=10_000, show_default=True),
     ] = 100,
     attempts: Annotated[
         int, _option("--attempts", "N", _RETRY, "The first one included.", min=1, max=100_000, show_default=True)
     ] = 1,
     retry_delay: Annotated[
-        timedelta,
-        _duration("--retry-delay", _RETRY, "Pause before the second.", minimum=_ZERO, maximum=YEAR, show_default="30s"),
+        timedelta, _duration("--retry-delay", _RETRY, "Before the second attempt (30s).", minimum=_ZERO, maximum=YEAR)
     ] = timedelta(seconds=30),
     retry_backoff: Annotated[
-        float,
-        _option(
-            "--retry-backoff", "X", _RETRY, "Each pause is so many times longer.", min=1, max=100, show_default=True
-        ),
+        float, _option("--retry-backoff", "X", _RETRY, "How each pause grows.", min=1, max=100, show_default=True)
     ] = 2.0,
     retry_max_delay: Annotated[
-        timedelta,
-        _duration("--retry-max-delay", _RETRY, "No pause is longer.", minimum=_ZERO, maximum=YEAR, show_default="1h"),
-    ] = timedelta(hours=1),
+        timedelta, _duration("--retry-max-delay", _RETRY, "No pause is longer (1h).", minimum=_ZERO, maximum=YEAR)
+    ] = _HOUR,
     timeout: Annotated[
-        timedelta, _duration("--timeout", _LIMITS, "How long an attempt may take.", maximum=YEAR, show_default="1h")
-    ] = timedelta(hours=1),
+        timedelta, _duration("--timeout", _LIMITS, "How long an attempt may take (1h).", maximum=YEAR)
+    ] = _HOUR,
     kill_grace: Annotated[
-        timedelta,
-        _duration(
-            "--kill-grace", _LIMITS, "From TERM to KILL.", minimum=_ZERO, maximum=timedelta(hours=1), show_default="10s"
-        ),
+        timedelta, _duration("--kill-grace", _LIMITS, "From TERM to KILL (10s).", minimum=_ZERO, maximum=_HOUR)
     ] = timedelta(seconds=10),
-    memory_limit: Annotated[int | None, _option("--memory-limit", "MB", _LIMITS, "Of the whole tree.", min=1)] = None,
+    memory_limit: Annotated[
+        int | None, _option("--memory-limit", "MB", _LIMITS, "Of the whole process tree; not enforced yet.", min=1)
+    ] = None,
     output_limit: Annotated[
         int, _option("--output-limit", "kB", _LIMITS, "How much output is kept.", min=1, max=10_240, show_default=True)
     ] = 64,
-    keep_for: Annotated[timedelta | None, _duration("--keep-for", _LIMITS, "How long history is kept.")] = None,
+    keep_for: Annotated[timedelta | None, _duration("--keep-for", _LIMITS, "How long history is kept (30d).")] = None,
     queue: Annotated[
         str, _option("--queue", "NAME", _WHERE, "Which workers may run it.", show_default=True)
     ] = "default",
@@ -152,7 +148,7 @@ def add(
     ] = 0,
     env: Annotated[list[str] | None, _option("--env", "NAME=VALUE", _WHERE, "A variable; may be repeated.")] = None,
     env_from: Annotated[
-        list[str] | None, _option("--env-from", "NAME", _WHERE, "A variable of the worker to pass on; may be repeated.")
+        list[str] | None, _option("--env-from", "NAME", _WHERE, "A worker's variable to pass on; may be repeated.")
     ] = None,
     working_dir: Annotated[str | None, _option("--working-dir", "FOLDER", _WHERE, "Where the command starts.")] = None,
     tag: Annotated[list[str] | None, _option("--tag", "WORD", _WHERE, "For searching; may be repeated.")] = None,
@@ -247,7 +243,7 @@ def _what(shell: str | None, sql: str | None, python: str | None) -> tuple[Kind,
     ]
     if len(given) != 1:
         how_many = "say what to run" if not given else "say only one thing to run"
-        raise WrongUse(f"kind: {how_many}: --shell, --sql or --python. For example: --sql 'vacuum analyze'")
+        raise WrongUse(f"kind: {how_many}: --shell, --sql or --python. For example: --sql 'analyze'")
     kind, text = given[0]
     if not text.strip():
         raise InvalidInput(kind.value, text, "is empty", example="--shell /usr/local/bin/backup")

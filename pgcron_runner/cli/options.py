@@ -19,30 +19,27 @@ _INSTANT = re.compile(
     r"(?P<day>\d{4}-\d\d-\d\d)(?:[T ](?P<time>\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?)\s?(?P<offset>Z|[+-]\d\d:?\d\d)?)?",
     re.ASCII | re.IGNORECASE,
 )
+# An escape, not a backslash that is followed by its letters.
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _QUEUE = re.compile(r"[A-Za-z0-9_.:-]{1,63}", re.ASCII)
 # Postgres counts a year as 360 days when it compares intervals.
 YEAR = timedelta(days=360)
 
-Dsn = Annotated[
-    str | None,
-    typer.Option(
-        "--dsn",
-        metavar="DSN",
-        help="Which database. Else PGCRON_DSN, else libpq's own PG* variables.",
-        show_default=False,
-    ),
-]
+
+def option(flag: str, metavar: str | None, text: str, **more: Any) -> Any:
+    """An option whose default is not worth showing, or is in its text."""
+    return typer.Option(flag, metavar=metavar, help=text, **{"show_default": False, **more})
+
+
+Dsn = Annotated[str | None, option("--dsn", "DSN", "Which database. Else PGCRON_DSN, else libpq's own PG* variables.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON: instants in UTC, durations in seconds.")]
-Timezone = Annotated[
-    str | None,
-    typer.Option(
-        "--timezone",
-        metavar="ZONE",
-        envvar="PGCRON_TIMEZONE",
-        help="IANA name of the zone that the schedule is read in, such as Europe/Berlin. There is no default.",
-        show_default=False,
-    ),
-]
+
+
+def timezone_option(**more: Any) -> Any:
+    """`--timezone`, the same for all commands."""
+    text = "IANA name of the zone that the schedule is read in, such as Europe/Berlin. There is no default."
+    return option("--timezone", "ZONE", text, envvar="PGCRON_TIMEZONE", **more)
 
 
 class WrongUse(PgcronError):
@@ -128,6 +125,8 @@ def parse_object(text: str, *, field: str) -> dict[str, Any]:
         value = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         raise InvalidInput(field, text, "is not JSON", example=example) from None
+    if _NUL.search(json.dumps(value)) or _SURROGATE.search(json.dumps(value, ensure_ascii=False)):
+        raise InvalidInput(field, text, "has a character that Postgres cannot store", example=example)
     if not isinstance(value, dict):
         raise InvalidInput(field, text, "is not a JSON object", example=example)
     return value

@@ -9,7 +9,7 @@ import dataclasses
 import json
 import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -22,8 +22,9 @@ from pgcron_runner.errors import InvalidInput
 from pgcron_runner.model import Status
 from pgcron_runner.schedule import check_timezone
 
-# From this width on a table shows all its columns.
-WIDE: Final = 120
+_GAP: Final = "  "
+# An optional column is worth more than the rest of a longer text, but never a column of less than the least.
+_COMFORTABLE, _LEAST = 24, 8
 # In a pipe nothing is cut or wrapped.
 _ENDLESS: Final = 100_000
 
@@ -48,12 +49,15 @@ _STYLES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table. `wide`: left out on narrow terminals; `flexible`: cut where there is too little room."""
+    """A column of a table. Where there is too little room, `flexible` ones are cut, after `optional` ones are left out.
+
+    Of the optional ones the highest number goes first; 0 stays.
+    """
 
     title: str
-    wide: bool = False
     flexible: bool = False
     right: bool = False
+    optional: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,25 +87,41 @@ def status_cell(status: str | None) -> Cell:
 
 
 def print_table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> None:
-    """A table without lines. On a terminal it fits the width; in a pipe every cell is whole and on one line."""
-    from rich.table import Table
+    """A table without lines. On a terminal it fits the width; in a pipe all columns are there and all cells whole."""
+    from rich.text import Text
 
     console = _console()
-    shown = [n for n, column in enumerate(columns) if not column.wide or console.width >= WIDE]
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_edge=False)
-    for n in shown:
-        column = columns[n]
-        table.add_column(
-            column.title,
-            justify="right" if column.right else "left",
-            no_wrap=True,
-            overflow="ellipsis",
-            # Only flexible columns give way.
-            min_width=None if column.flexible else _width_of(column.title),
-        )
-    for row in rows:
-        table.add_row(*(_text(row[n]) for n in shown))
-    _print(table, console)
+    texts = [[_text(cell) for cell in row] for row in rows]
+    natural = [max(len(column.title), *(row[n].cell_len for row in texts)) for n, column in enumerate(columns)]
+    widths = _fit(columns, natural, console.width)
+    lines = [[Text(column.title, "bold") for column in columns], *texts]
+    for line in lines:
+        for n, width in widths.items():
+            line[n].truncate(width, overflow="ellipsis")
+            line[n].align("right" if columns[n].right else "left", width)
+    _print(Text("\n").join(Text(_GAP).join(line[n] for n in widths) for line in lines), console)
+
+
+def _fit(columns: Sequence[Column], natural: Sequence[int], room: int) -> dict[int, int]:
+    """Which columns are shown, and how wide: optional ones are left out, then flexible ones are cut, until all fit."""
+    widths = dict(enumerate(natural))
+    comfortable = {n: min(width, _COMFORTABLE) if columns[n].flexible else width for n, width in widths.items()}
+    for n in sorted(widths, key=lambda n: -columns[n].optional):
+        if columns[n].optional and _total(comfortable) > room:
+            del widths[n], comfortable[n]
+    flexible = [n for n in widths if columns[n].flexible]
+    while (excess := _total(widths) - room) > 0 and flexible:
+        longest = max(flexible, key=lambda n: widths[n])
+        second = max([_LEAST, *(widths[n] for n in flexible if widths[n] < widths[longest])])
+        share = -(-excess // sum(widths[n] == widths[longest] for n in flexible))
+        if widths[longest] <= _LEAST:
+            break
+        widths[longest] -= max(min(share, widths[longest] - second), 1)
+    return widths
+
+
+def _total(widths: Mapping[int, int]) -> int:
+    return sum(widths.values()) + len(_GAP) * (len(widths) - 1)
 
 
 def print_facts(facts: Iterable[tuple[str, Cell]]) -> None:
@@ -177,6 +197,7 @@ def relative(moment: datetime, now: datetime) -> str:
     distance = moment - now
     if abs(distance) < timedelta(seconds=1):
         return "now"
+    distance = timedelta(seconds=round(distance.total_seconds()))
     return f"in {span(distance)}" if distance > timedelta(0) else f"{span(-distance)} ago"
 
 
@@ -250,7 +271,3 @@ def _text(cell: Cell, *, lines: bool = False) -> Any:
 
     text, style = (cell.text, cell.style) if isinstance(cell, Styled) else (cell, "")
     return Text(clean(text, lines=lines), style)
-
-
-def _width_of(title: str) -> int:
-    return len(title)

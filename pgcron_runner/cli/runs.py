@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import typer
 
 from pgcron_runner.cli.follow import follow_output, follow_run
-from pgcron_runner.cli.options import AsJson, Dsn, Unchanged, examples, parse_since
+from pgcron_runner.cli.options import AsJson, Dsn, Unchanged, examples, option, parse_since
 from pgcron_runner.cli.output import (
     Cell,
     Column,
@@ -45,19 +45,14 @@ RUN_COLUMNS = (
     Column("ID", right=True),
     Column("STATUS"),
     Column("SCHEDULED FOR"),
-    Column("UTC", wide=True),
-    Column("WHY", wide=True),
-    Column("TRY", right=True),
-    Column("STARTED"),
+    Column("UTC", optional=5),
+    Column("WHY", optional=4),
+    Column("TRY", right=True, optional=3),
+    Column("STARTED", optional=1),
     Column("TOOK", right=True),
-    Column("REMARK", flexible=True),
+    Column("REMARK", flexible=True, optional=2),
 )
-_COLUMNS = (
-    RUN_COLUMNS[0],
-    Column("JOB", flexible=True),
-    *RUN_COLUMNS[1:-1],
-    Column("REMARK", wide=True, flexible=True),
-)
+_COLUMNS = (RUN_COLUMNS[0], Column("JOB", flexible=True), *RUN_COLUMNS[1:])
 
 RunId = Annotated[int, typer.Argument(metavar="ID", help="The run's id.", min=1, max=2**63 - 1, show_default=False)]
 
@@ -82,12 +77,7 @@ def list_(
     status: Annotated[Status | None, typer.Option("--status", help="Runs in this state.", show_default=False)] = None,
     since: Annotated[
         str | None,
-        typer.Option(
-            "--since",
-            metavar="INSTANT",
-            help="Runs that were made since then, or in the last 2h, 7d.",
-            show_default=False,
-        ),
+        option("--since", "INSTANT", "Runs that were made since then, or in the last 2h, 7d."),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=100_000, help="At most so many.")] = 50,
     as_json: AsJson = False,
@@ -137,11 +127,11 @@ def run_row(run: ListedRun, now: datetime, *, with_job: bool) -> Sequence[Cell]:
     )
 
 
-def _took(run: ListedRun | Run, now: datetime) -> str:
+def _took(run: ListedRun, now: datetime) -> str:
     return span((run.finished_at or now) - run.started_at) if run.started_at else "-"
 
 
-def _why(run: ListedRun | Run) -> str:
+def _why(run: ListedRun) -> str:
     """The shortest reason there is for how it ended."""
     if run.reason:
         return run.reason

@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from pgcron_runner.cli.options import AsJson, Timezone, WrongUse, examples, parse_instant, required_timezone
+from pgcron_runner.cli.options import (
+    AsJson,
+    WrongUse,
+    examples,
+    option,
+    parse_instant,
+    required_timezone,
+    timezone_option,
+)
 from pgcron_runner.cli.output import instant, note, print_json, zone_of
 from pgcron_runner.cli.upcoming import Rule, next_slots, print_slots
 from pgcron_runner.durations import format_duration
@@ -17,7 +25,8 @@ from pgcron_runner.schedule import Schedule, parse_schedule, zone_note
 EXAMPLES = examples(
     "pgcron-runner next '0 3 * * *' --timezone Europe/Berlin",
     "pgcron-runner next '@every 90s' --timezone UTC --count 3 --json",
-    "pgcron-runner next '30 2 * * *' --timezone Europe/Berlin --from 2027-03-27T12:00",
+    "pgcron-runner next '30 2 * * *' --timezone Europe/Berlin \\",
+    "    --from 2027-03-27T12:00",
 )
 
 
@@ -30,20 +39,15 @@ def next_times(
             show_default=False,
         ),
     ],
-    timezone: Timezone = None,
+    timezone: Annotated[str | None, timezone_option()] = None,
     after: Annotated[
         str | None,
-        typer.Option(
-            "--from",
-            metavar="INSTANT",
-            help="Times after this one; without an offset it is in the zone.",
-            show_default="now",
-        ),
+        option("--from", "INSTANT", "Times after this one instead of now; in the zone, if it has no offset."),
     ] = None,
     count: Annotated[int, typer.Option("--count", metavar="N", min=1, max=10_000, help="How many.")] = 5,
     name: Annotated[
         str | None,
-        typer.Option("--name", metavar="JOB", help="The job's name, from which H draws.", show_default=False),
+        option("--name", "JOB", "The job's name, from which H draws."),
     ] = None,
     dst_gap: Annotated[
         DstGap, typer.Option("--dst-gap", help="A fixed time that the clock jumps over.")

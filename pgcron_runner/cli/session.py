@@ -17,6 +17,8 @@ T = TypeVar("T")
 
 # SQLSTATE classes of values that the tables refuse: data exceptions and integrity constraint violations.
 _REFUSED_VALUE = ("22", "23")
+# And what says that the session, the server or the schema is not there: connection, resources, shutdown, names, rights.
+_SESSION_OR_SCHEMA = ("08", "53", "57P", "25006", "3F000", "42P01", "42501")
 
 
 def with_database(dsn: str | None, work: Callable[[Connection], Awaitable[T]]) -> T:
@@ -42,9 +44,11 @@ async def _with_database(dsn: str | None, work: Callable[[Connection], Awaitable
 def _in_words(error: DatabaseError) -> PgcronError:
     from pgcron_runner.database import explain
 
-    diag = error.diag
-    if (error.sqlstate or "")[:2] not in _REFUSED_VALUE or diag.message_primary is None:
+    diag, state = error.diag, error.sqlstate or ""
+    if not state or diag.message_primary is None or state.startswith(_SESSION_OR_SCHEMA):
         return explain(error)
+    if not state.startswith(_REFUSED_VALUE):
+        return PgcronError(f"Postgres could not do it: {diag.message_primary}.")
     if diag.constraint_name and diag.table_name:
         field = re.sub(rf"^{diag.table_name}_|_check$", "", diag.constraint_name)
         return WrongUse(f"{field}: the database does not accept this value ({diag.constraint_name}).")

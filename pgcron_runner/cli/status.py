@@ -36,9 +36,11 @@ def status(
 def _what_is_wrong(health: Health) -> list[str]:
     wrong = []
     if not health.workers_alive:
-        wrong.append("no worker is alive")
+        wrong.append("no worker is alive (pgcron-runner worker)")
     if health.jobs_problem:
-        wrong.append(f"{plural(health.jobs_problem, 'job has', 'jobs have')} a problem")
+        wrong.append(
+            f"{plural(health.jobs_problem, 'job has', 'jobs have')} a problem (pgcron-runner job list --problem)"
+        )
     if health.overdue:
         wrong.append(f"{plural(health.overdue, 'run is', 'runs are')} overdue")
     return wrong
@@ -66,9 +68,8 @@ def _workers(health: Health) -> Cell:
 
 
 def _jobs(health: Health) -> Cell:
-    problem = f", {plural(health.jobs_problem, 'job has', 'jobs have')} a problem: pgcron-runner job list --problem"
-    text = f"{health.jobs_enabled} enabled, {health.jobs_paused} paused"
-    return _red(text + (problem if health.jobs_problem else ""), health.jobs_problem)
+    problem = f", {health.jobs_problem} with a problem" if health.jobs_problem else ""
+    return _red(f"{health.jobs_enabled} enabled, {health.jobs_paused} paused{problem}", health.jobs_problem)
 
 
 def _overdue(health: Health) -> Cell:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from pgcron_runner.cli.output import Column, Styled, local, print_table, relative, utc
+from pgcron_runner.cli.output import Cell, Column, Styled, local, print_table, relative, utc
 from pgcron_runner.errors import InvalidInput
 from pgcron_runner.model import DstGap, DstRepeat
 from pgcron_runner.schedule import Schedule, check_timezone, parse_schedule
@@ -85,18 +85,19 @@ def rule_of(job: ListedJob | Job) -> Rule:
 
 def print_slots(slots: Sequence[Slot], zone: ZoneInfo, now: datetime) -> None:
     """A table of slots: in the zone, in UTC, and how far away."""
-    remarks = any(slot.remark for slot in slots)
-    columns = [Column(zone.key), Column("UTC"), Column("WHEN")]
-    rows: list[list[str | Styled]] = [
+    own = [] if zone.key == "UTC" else [Column(zone.key)]
+    columns = [*own, Column("UTC"), Column("WHEN"), Column("CLOCK CHANGE", optional=1)]
+    rows: list[list[Cell]] = [
         [
-            f"{slot.at.astimezone(zone):%a} {local(slot.at, zone)}",
-            utc(slot.at),
+            *([f"{slot.at.astimezone(zone):%a} {local(slot.at, zone)}"] if own else []),
+            utc(slot.at) if own else f"{slot.at:%a} {utc(slot.at)}",
             relative(slot.at, now),
             Styled(slot.remark, "yellow"),
         ]
         for slot in slots
     ]
-    print_table([*columns, *([Column("CLOCK CHANGE")] if remarks else [])], rows)
+    remarks = any(slot.remark for slot in slots)
+    print_table(columns if remarks else columns[:-1], rows)
 
 
 def _parse(rule: Rule, dst_gap: DstGap) -> Schedule:

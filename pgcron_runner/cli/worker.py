@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from pgcron_runner.cli.options import Dsn, duration, parse_kinds, parse_queues
+from pgcron_runner.cli.options import Dsn, duration, option, parse_kinds, parse_queues
 from pgcron_runner.model import Kind
 from pgcron_runner.settings import WorkerSettings
 
@@ -25,52 +25,36 @@ class LogLevel(StrEnum):
 
 def worker(
     dsn: Dsn = None,
-    queues: Annotated[
-        str | None, typer.Option("--queues", metavar="A,B", help="Run jobs of these queues only.", show_default="all")
-    ] = None,
+    queues: Annotated[str | None, option("--queues", "A,B", "Run jobs of these queues only, else of all.")] = None,
     kinds: Annotated[
-        str | None,
-        typer.Option(
-            "--kinds", metavar="A,B", help="Run jobs of these kinds only, such as sql,shell.", show_default="all"
-        ),
+        str | None, option("--kinds", "A,B", "Run jobs of these kinds only, such as sql,shell; else of all.")
     ] = None,
-    slots: Annotated[int, typer.Option("--slots", metavar="N", help="How many runs at a time.")] = 10,
-    name: Annotated[
-        str | None,
-        typer.Option("--name", metavar="NAME", help="What people call this worker.", show_default="host:pid"),
-    ] = None,
+    slots: Annotated[int, option("--slots", "N", "How many runs at a time.", show_default=True)] = 10,
+    name: Annotated[str | None, option("--name", "NAME", "What people call it, else host:pid.")] = None,
     lease: Annotated[
         timedelta,
-        typer.Option(
+        option(
             "--lease",
-            metavar="DURATION",
+            "DURATION",
+            "How long it is believed alive after its last heartbeat, else 30s; then its runs are lost to others.",
             parser=duration("lease"),
-            help="How long it is believed alive after its last heartbeat; then its runs are lost to others.",
-            show_default="30s",
         ),
     ] = timedelta(seconds=30),
     poll: Annotated[
         timedelta,
-        typer.Option(
-            "--poll",
-            metavar="DURATION",
-            parser=duration("poll"),
-            help="How often it looks for work even if nothing wakes it.",
-            show_default="5s",
-        ),
+        option("--poll", "DURATION", "How often it looks even if nothing wakes it, else 5s.", parser=duration("poll")),
     ] = timedelta(seconds=5),
     drain_timeout: Annotated[
         timedelta | None,
-        typer.Option(
+        option(
             "--drain-timeout",
-            metavar="DURATION",
+            "DURATION",
+            "How long its runs may go on after TERM or Ctrl-C before they are interrupted, else as long as they take.",
             parser=duration("drain-timeout", minimum=timedelta(0)),
-            help="How long runs may go on after TERM or Ctrl-C before they are interrupted.",
-            show_default="as long as they take",
         ),
     ] = None,
     once: Annotated[
-        bool, typer.Option("--once", help="Run what is due now, then end. For tests and for a host's own cron.")
+        bool, typer.Option("--once", help="Run what is due now, then end. For tests, and under another scheduler.")
     ] = False,
     log_json: Annotated[bool, typer.Option("--log-json", help="Log JSON lines.")] = False,
     log_level: Annotated[LogLevel, typer.Option("--log-level", help="Log this and what is worse.")] = LogLevel.INFO,

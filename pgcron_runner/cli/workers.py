@@ -30,9 +30,9 @@ _COLUMNS = (
     Column("LEASE", right=True),
     Column("HEARTBEAT"),
     Column("QUEUES", flexible=True),
-    Column("KINDS", wide=True),
-    Column("VERSION", wide=True),
-    Column("ZONE DATA", wide=True),
+    Column("KINDS", flexible=True, optional=1),
+    Column("VERSION", optional=2),
+    Column("ZONE DATA", optional=3),
 )
 
 

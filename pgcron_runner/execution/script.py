@@ -1,12 +1,17 @@
-"""Splits a SQL script into its statements, as psql does. It knows no server and checks no syntax."""
+"""Splits a SQL script into its statements, as psql does, and knows those that no job can use.
+
+It knows no server and checks no syntax.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from itertools import islice, pairwise
 
 _TOKEN = re.compile(
     r"""
-      (?P<comment>--[^\n]*)
+      (?P<comment>--[^\r\n]*)
     | (?P<block>/\*)
     | (?P<escape>[eE]'(?:[^'\\]|\\.|'')*'?)
     | (?P<string>'(?:[^']|'')*'?)
@@ -58,6 +63,41 @@ def split_statements(script: str) -> list[str]:
     if script[start:].strip() and words:
         statements.append(script[start:].strip())
     return statements
+
+
+def transaction_end(statement: str) -> str | None:
+    """The words by which a statement would end the transaction it runs in, such as `COMMIT`; None for all others.
+
+    Complete, since the server takes one statement at a time, and no function or procedure can do so from within.
+    """
+    match list(islice(_words(statement), 3)):
+        case ["commit" | "end" | "abort" as word, *_]:
+            return word.upper()
+        case ["rollback", *others] if "to" not in others:
+            return "ROLLBACK"
+        case ["prepare", "transaction", *_]:
+            return "PREPARE TRANSACTION"
+    return None
+
+
+def copies_to_client(statement: str) -> bool:
+    """Whether it is a COPY from or to a client, which a job does not have."""
+    words = _words(statement)
+    return next(words, "") == "copy" and not {("from", "stdin"), ("to", "stdout")}.isdisjoint(pairwise(words))
+
+
+def _words(statement: str) -> Iterator[str]:
+    """Its words in lower case, but for those in comments, strings and quoted names."""
+    position = 0
+    while (token := _TOKEN.search(statement, position)) is not None:
+        position = token.end()
+        match token.lastgroup:
+            case "block":
+                position = _after_comment(statement, position)
+            case "dollar":
+                position = _after_dollar_quote(statement, position, token[0])
+            case "word":
+                yield token[0].lower()
 
 
 def _blocks_after(words: list[str], blocks: int) -> int:

@@ -6,8 +6,8 @@ The commit decides, whoever dies when; no clock is part of that. It must not kno
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +15,7 @@ from pgcron_runner.database import (
     Connection,
     Database,
     DatabaseError,
+    DataError,
     Notice,
     Purpose,
     Results,
@@ -24,39 +25,59 @@ from pgcron_runner.database import (
     run_alone,
 )
 from pgcron_runner.errors import DatabaseRefused
-from pgcron_runner.execution.output import OutputBuffer
-from pgcron_runner.execution.script import split_statements
+from pgcron_runner.execution.output import OutputBuffer, storable
+from pgcron_runner.execution.result import BadResultError, storable_result
+from pgcron_runner.execution.script import copies_to_client, split_statements, transaction_end
+from pgcron_runner.execution.sessions import Canceller, JobSessions
 from pgcron_runner.execution.stop import Stop
 from pgcron_runner.logs import get_logger
-from pgcron_runner.model import Outcome, Status, Task
+from pgcron_runner.model import Outcome, Output, Status, Task
 from pgcron_runner.store import runs
 
 log = get_logger(__name__)
 
+# Longer than a server takes to notice that a worker is gone, and its transaction with it.
+_LOCK_PATIENCE = 15.0
+_RETRY_PAUSE = 0.1
+_MOST_COUNTS = 100
+
 _TAKEN = Outcome(Status.LOST, reason="the run was taken over by another worker")
+# Stands for "COMMIT was sent and got no answer" until the row has been read again.
+_UNKNOWN = Outcome(Status.LOST, reason="the server did not answer the commit before the lease ended")
+_ENDED_ITS_TRANSACTION = (
+    'the command ended its own transaction (COMMIT or ROLLBACK); say "transaction": false in args if it must'
+)
+
+# What sql/queries/open_sql_run.sql sets for a transaction, for a session that has none.
+_OPEN_AUTOCOMMIT = """
+select set_config('pgcron.run_id', %(run_id)s::text, false), set_config('pgcron.job', %(job_name)s, false),
+       set_config('pgcron.scheduled_for', %(scheduled_for)s, false), set_config('pgcron.attempt', %(attempt)s::text, false),
+       set_config('statement_timeout', '0', false), set_config('lock_timeout', '0', false),
+       case when current_setting('server_version_num')::int >= 170000 then set_config('transaction_timeout', '0', false) end
+"""
 
 
 class SqlRunner:
-    """Runs SQL jobs for one worker, on at most `sessions` sessions, which are kept for the next jobs."""
+    """Runs SQL jobs for one worker, on at most `sessions` sessions, which are kept for the next jobs.
 
-    def __init__(self, database: Database, worker_id: UUID, *, sessions: int) -> None:
+    `lock_patience`: how many seconds a run waits for a transaction of its job that a dead worker has left behind.
+    """
+
+    def __init__(
+        self, database: Database, worker_id: UUID, *, sessions: int, lock_patience: float = _LOCK_PATIENCE
+    ) -> None:
         self._database = database
         self._worker_id = worker_id
-        self._places = asyncio.Semaphore(sessions)
-        self._idle: list[Connection] = []
+        self._sessions = JobSessions(database, sessions)
+        self._lock_patience = lock_patience
 
     async def run(self, task: Task, stop: Stop) -> Outcome:
         """Runs the job's statements. The outcome is `recorded` where its own transaction wrote it."""
         statements = split_statements(task.command)
-        if not statements:
-            return Outcome(Status.FAILED, error="launch failed: the command has no SQL statement")
-        body = _Script(task, self._worker_id, statements)
-        work = body.in_autocommit if task.args.get("transaction") is False else body.in_one_transaction
-        outcome: Outcome | None = None
-        with stop.cancels_this_task():
-            outcome = await self._attempt(work)
-        if outcome is None:
-            outcome = Outcome(Status.FAILED, error="stopped", output=body.output.render())
+        if (problem := _problem_of(task, statements)) is not None:
+            return Outcome(Status.FAILED, error=f"launch failed: {problem}")
+        script = _Script(task, self._worker_id, statements, stop, self._lock_patience)
+        outcome = await self._attempt(script, task, stop)
         if outcome is not _UNKNOWN:
             return outcome
         log.warning(
@@ -65,162 +86,254 @@ class SqlRunner:
             run=task.run_id,
             consequence="the row is read again on a new session",
         )
-        return await self._settle(task, stop, body)
+        return await self._settle(script, task, stop)
 
     async def close(self) -> None:
-        """Closes the sessions that are not in use."""
-        while self._idle:
-            await self._idle.pop().close()
+        """Closes the sessions that are not in use, and the others as soon as they are given back."""
+        await self._sessions.close()
 
-    async def _attempt(self, work: Callable[[Connection], Any]) -> Outcome:
-        async with self._session() as connection:
+    async def _attempt(self, script: _Script, task: Task, stop: Stop) -> Outcome:
+        while stop.reason is None:
+            connection: Connection | None = None
             try:
-                outcome: Outcome = await work(connection)
+                with stop.cancels_this_task():
+                    connection, is_new = await self._sessions.take()
             except DatabaseRefused as error:
-                return Outcome(Status.FAILED, error=str(error))
+                return Outcome(Status.FAILED, error=f"launch failed: {error}")
+            if connection is None:
+                break
+            outcome = await self._run_on(connection, script, task, stop)
+            # An idle session may have died unseen: nothing was begun on it.
+            if is_new or script.begun or not connection.closed:
+                return outcome
+        return Outcome(Status.FAILED)
+
+    async def _run_on(self, connection: Connection, script: _Script, task: Task, stop: Stop) -> Outcome:
+        canceller = Canceller(connection, stop, grace=task.kill_grace.total_seconds())
+        reusable = False
+        try:
+            with stop.calls(canceller.start):
+                outcome = await script.run(connection)
+            # A request to cancel that is still on its way would hit the next job.
+            reusable = stop.reason is None and not script.lost
+        finally:
+            await canceller.end()
+            await self._sessions.give_back(connection, reusable=reusable)
         return outcome
 
-    @asynccontextmanager
-    async def _session(self) -> AsyncIterator[Connection]:
-        """A clean session; afterwards it is kept if it can be made clean again, else closed."""
-        async with self._places:
-            connection = self._idle.pop() if self._idle else await self._database.connect_patiently(Purpose.JOB)
-            clean = False
-            try:
-                yield connection
-                clean = await _clean(connection)
-            finally:
-                if clean:
-                    self._idle.append(connection)
-                else:
-                    with suppress(DatabaseError):
-                        await asyncio.shield(connection.close())
-
-    async def _settle(self, task: Task, stop: Stop, body: _Script) -> Outcome:
+    async def _settle(self, script: _Script, task: Task, stop: Stop) -> Outcome:
         """After a COMMIT without an answer: waits until the old transaction is over, then believes the row."""
-        while not stop.now.is_set():
-            connection = await self._database.connect_patiently(Purpose.JOB)
-            try:
-                over, status = await runs.settle_sql_run(connection, task)
-            except DatabaseError:
-                over, status = False, None
-            finally:
-                await connection.close()
-            if over:
-                return body.settled(status)
-            await asyncio.sleep(0.1)
-        return Outcome(Status.LOST, reason="the server did not answer the commit before the lease ended")
+        reading = asyncio.create_task(self._read_settled(task))
+        urgent = asyncio.create_task(stop.now.wait())
+        try:
+            await asyncio.wait({reading, urgent}, return_when=asyncio.FIRST_COMPLETED)
+            return script.settled(reading.result()) if reading.done() else _UNKNOWN
+        finally:
+            reading.cancel()
+            urgent.cancel()
+            await asyncio.wait({reading, urgent})
+
+    async def _read_settled(self, task: Task) -> Status | None:
+        while True:
+            with suppress(DatabaseError, DatabaseRefused):
+                connection = await self._database.connect_patiently(Purpose.JOB)
+                try:
+                    over, _ = await runs.settle_sql_run(connection, task)
+                    if over:
+                        # The first look may have read the row before it had the lock.
+                        return (await runs.settle_sql_run(connection, task))[1]
+                finally:
+                    await connection.close()
+            await asyncio.sleep(_RETRY_PAUSE)
 
 
-# Stands for "COMMIT was sent and got no answer" until the row has been read again.
-_UNKNOWN = Outcome(Status.LOST, reason="the server did not answer the commit")
+def _problem_of(task: Task, statements: list[str]) -> str | None:
+    """Why this command cannot be run; None where nothing is seen that would be in the way."""
+    transactional = task.args.get("transaction", True)
+    if not isinstance(transactional, bool):
+        return f"args.transaction is {transactional!r}, not true or false"
+    if not statements:
+        return "the command has no SQL statement"
+    if any(copies_to_client(statement) for statement in statements):
+        return "COPY FROM STDIN and COPY TO STDOUT need a client, and a job has none"
+    if transactional and (ends := next(filter(None, map(transaction_end, statements)), None)):
+        return (
+            f"{ends} would end the transaction that the job and its record share, so nothing was begun;"
+            ' leave it out, or say "transaction": false in args'
+        )
+    return None
 
 
+@dataclass
 class _Script:
-    """One job's statements on their way: what they printed and returned."""
+    """One job's statements on their way: what they printed and returned.
 
-    def __init__(self, task: Task, worker_id: UUID, statements: list[str]) -> None:
-        self._task = task
-        self._worker_id = worker_id
-        self._statements = statements
+    `begun`: something may have been done. `lost`: the session is of no more use.
+    """
+
+    task: Task
+    worker_id: UUID
+    statements: list[str]
+    stop: Stop
+    lock_patience: float
+
+    def __post_init__(self) -> None:
+        self.begun = self.lost = False
+        self.output = OutputBuffer(self.task.output_limit_kb * 1024)
+        self._committing = False
         self._counts: list[dict[str, Any]] = []
         self._value: Any = None
-        self.output = OutputBuffer(task.output_limit_kb * 1024)
 
-    async def in_one_transaction(self, connection: Connection) -> Outcome:
+    @property
+    def _is_transactional(self) -> bool:
+        return self.task.args.get("transaction") is not False
+
+    async def run(self, connection: Connection) -> Outcome:
+        """Runs all of it; _UNKNOWN where COMMIT was sent and the session was lost."""
+        try:
+            if self._is_transactional:
+                return await self._in_one_transaction(connection)
+            return await self._in_autocommit(connection)
+        except DatabaseError as error:
+            self.lost = is_connection_lost(connection, error)
+            return _UNKNOWN if self._committing and connection.closed else self._failure(error, lost=connection.closed)
+
+    async def _in_one_transaction(self, connection: Connection) -> Outcome:
         """Exactly once: lock, statements, `succeeded` and COMMIT on one session."""
-        committing = False
-        try:
-            opened = await runs.open_sql_run(connection, self._worker_id, self._task)
-            if not opened.locked:
-                return Outcome(
-                    Status.FAILED, reason="another transaction of this job is still running; nothing was done"
-                )
-            if not opened.ours:
-                return _TAKEN
-            if not await self._execute(connection):
-                return self._ended_its_transaction()
-            committing = True
-            success = self._success(recorded=True)
-            if not await runs.commit_sql_run(connection, self._worker_id, self._task, success, opened.transaction_id):
-                await connection.execute("rollback")
-                return self._ended_its_transaction() if await self._is_ours(connection) else _TAKEN
-        except DatabaseError as error:
-            lost = is_connection_lost(connection, error)
-            return _UNKNOWN if committing and lost else self._failure(error, lost=lost)
-        return success
+        transaction_id = await self._open(connection)
+        if isinstance(transaction_id, Outcome):
+            return transaction_id
+        self.begun = True
+        if not await self._execute(connection):
+            return self._failed(reason=None if self.stop.reason else _ENDED_ITS_TRANSACTION)
+        self._committing = True
+        outcome = await self._commit(connection, transaction_id)
+        if outcome is not None:
+            return outcome
+        await connection.execute("rollback")
+        return self._failed(reason=_ENDED_ITS_TRANSACTION) if await self._is_ours(connection) else _TAKEN
 
-    async def in_autocommit(self, connection: Connection) -> Outcome:
+    async def _in_autocommit(self, connection: Connection) -> Outcome:
         """At least once, for statements that refuse a transaction; `succeeded` is recorded afterwards."""
-        try:
-            await self._execute(connection, transactional=False)
-        except DatabaseError as error:
-            return self._failure(error, lost=is_connection_lost(connection, error))
+        task = self.task
+        facts = {"run_id": task.run_id, "job_name": task.job_name, "attempt": task.attempt}
+        await connection.execute(_OPEN_AUTOCOMMIT, facts | {"scheduled_for": task.scheduled_for.isoformat()})
+        self.begun = True
+        if not await self._execute(connection):
+            return self._failed()
+        if in_transaction(connection):
+            return self._failed(reason="the command left a transaction open; it was rolled back")
         return self._success()
 
-    async def _execute(self, connection: Connection, *, transactional: bool = True) -> bool:
-        """Runs the statements one at a time; False where one of them ended the transaction."""
+    async def _open(self, connection: Connection) -> str | Outcome:
+        """Begins the transaction with the job's lock and returns its id, or why there is nothing to do."""
+        patience = asyncio.get_running_loop().time() + self.lock_patience
+        while True:
+            opened = await runs.open_sql_run(connection, self.worker_id, self.task)
+            if not opened.ours:
+                return _TAKEN
+            if opened.locked:
+                return opened.transaction_id
+            await connection.execute("rollback")
+            late = asyncio.get_running_loop().time() >= patience
+            if late or await self.stop.is_requested_within(_RETRY_PAUSE):
+                reason = "another transaction of this job is still running; nothing was done"
+                return Outcome(Status.FAILED, reason=reason)
+
+    async def _execute(self, connection: Connection) -> bool:
+        """Runs the statements one at a time; False where one of them ended the transaction, or a stop is asked for."""
         connection.add_notice_handler(self._notice)
         try:
-            for statement in self._statements:
-                self._note(await run_alone(connection, statement))
-                if transactional and not in_transaction(connection):
+            for statement in self.statements:
+                if self.stop.reason is not None:
+                    return False
+                await self._execute_one(connection, statement)
+                if self._is_transactional and not in_transaction(connection):
                     return False
         finally:
             connection.remove_notice_handler(self._notice)
-        return True
+        return self.stop.reason is None or not self._is_transactional
+
+    async def _execute_one(self, connection: Connection, statement: str) -> None:
+        try:
+            self._note(await run_alone(connection, statement))
+        except (ValueError, RecursionError) as error:
+            # The statement has succeeded, but Python cannot read the JSON that it returned.
+            self._print(f"its value was not kept: {error}")
+
+    async def _commit(self, connection: Connection, transaction_id: str) -> Outcome | None:
+        """Records `succeeded` and commits; None where the run or the transaction is no longer the one opened."""
+        success = self._success(recorded=True)
+        await self._undo_settings(connection)
+        if connection.info.parameter_status("server_encoding") == "UTF8":
+            return await self._commit_as(connection, transaction_id, success)
+        await connection.execute("savepoint pgcron_result")
+        try:
+            return await self._commit_as(connection, transaction_id, success)
+        except DataError:
+            if not in_transaction(connection):
+                raise
+        await connection.execute("rollback to savepoint pgcron_result")
+        words = "(what it printed and returned could not be stored in this database's encoding)"
+        bare = replace(success, result=None, output=Output(words, self.output.total_bytes, truncated=True))
+        return await self._commit_as(connection, transaction_id, bare)
+
+    async def _commit_as(self, connection: Connection, transaction_id: str, success: Outcome) -> Outcome | None:
+        committed = await runs.commit_sql_run(connection, self.worker_id, self.task, success, transaction_id)
+        return success if committed else None
+
+    async def _undo_settings(self, connection: Connection) -> None:
+        """What the job has set for itself and would be in the way of the record."""
+        text = self.task.command.lower()
+        if "role" in text or "authorization" in text:
+            async with connection.pipeline():
+                await connection.execute("reset session authorization")
+                await connection.execute("reset role")
+        if connection.info.encoding != "utf-8":
+            await connection.execute("set local client_encoding to 'UTF8'")
 
     async def _is_ours(self, connection: Connection) -> bool:
         # Not recorded by anybody, since our own transaction was rolled back.
-        return self._task.run_id in await runs.read_own_runs(connection, self._worker_id, [self._task.run_id])
+        return self.task.run_id in await runs.read_own_runs(connection, self.worker_id, [self.task.run_id])
 
     def _note(self, results: Results) -> None:
         self._counts.append({"command": results.command, "rows": results.rows})
-        if self._value is None:
-            self._value = results.value
-        self.output.append(f"{results.command}\n".encode())
+        self._print(results.command)
+        if self._value is None and results.value is not None:
+            try:
+                self._value = storable_result(results.value)
+            except BadResultError as error:
+                self._print(f"its value was not kept: {error}")
 
     def _notice(self, notice: Notice) -> None:
-        self.output.append(f"{notice.severity}: {notice.message_primary}\n".encode(errors="replace"))
+        self._print(f"{notice.severity}: {notice.message_primary}")
+
+    def _print(self, line: str) -> None:
+        self.output.append(f"{line}\n".encode(errors="backslashreplace"))
 
     def _success(self, *, recorded: bool = False) -> Outcome:
-        result = {"value": self._value, "statements": self._counts}
+        result = {"value": self._value, "statements": self._counts[:_MOST_COUNTS]}
+        if len(self._counts) > _MOST_COUNTS:
+            result["statements_left_out"] = len(self._counts) - _MOST_COUNTS
         return Outcome(Status.SUCCEEDED, result=result, output=self.output.render(), recorded=recorded)
 
-    def _failure(self, error: DatabaseError, *, lost: bool) -> Outcome:
-        if lost:
-            # Nothing was committed: the transaction ended with its session.
-            return Outcome(
-                Status.LOST,
-                error=describe(error),
-                reason="the session was lost; the work was rolled back",
-                output=self.output.render(),
-            )
-        return Outcome(Status.FAILED, error=describe(error), output=self.output.render())
+    def _failed(self, *, reason: str | None = None, error: str | None = None) -> Outcome:
+        return Outcome(Status.FAILED, reason=reason, error=error, output=self.output.render())
 
-    def _ended_its_transaction(self) -> Outcome:
-        reason = (
-            'the command ended its own transaction (COMMIT or ROLLBACK); say "transaction": false in args if it must'
-        )
-        return Outcome(Status.FAILED, reason=reason, output=self.output.render())
+    def _failure(self, error: DatabaseError, *, lost: bool) -> Outcome:
+        text = storable(describe(error))
+        if not lost:
+            return self._failed(error=text)
+        if self._is_transactional:
+            # Nothing was committed: the transaction ended with its session.
+            reason = "the session was lost; the work was rolled back"
+        else:
+            reason = "the session was lost; what had been done before stays, since there was no transaction"
+        return replace(self._failed(error=text, reason=reason), status=Status.LOST)
 
     def settled(self, status: Status | None) -> Outcome:
         """The outcome once the row is known: what the server committed, or nothing at all."""
         if status is Status.SUCCEEDED:
             return self._success(recorded=True)
-        return Outcome(
-            Status.LOST,
-            reason="the server failed during the commit; the work was rolled back",
-            output=self.output.render(),
-        )
-
-
-async def _clean(connection: Connection) -> bool:
-    """Ends what the job has left open and resets the session; False: it is of no more use."""
-    try:
-        if in_transaction(connection):
-            await connection.execute("rollback")
-        await connection.execute("discard all")
-    except DatabaseError:
-        return False
-    return True
+        reason = "the server failed during the commit; the work was rolled back"
+        return replace(self._failed(reason=reason), status=Status.LOST)

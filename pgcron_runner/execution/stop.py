@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 from pgcron_runner.model import StopReason
 
@@ -19,7 +19,7 @@ class Stop:
         self.reason: StopReason | None = None
         self.event = asyncio.Event()
         self.now = asyncio.Event()
-        self._cancelling: asyncio.Task[object] | None = None
+        self._heed: Callable[[], object] | None = None
 
     def request(self, reason: StopReason, *, now: bool = False) -> None:
         """The first reason stays; a later request can only make it faster."""
@@ -29,24 +29,62 @@ class Stop:
             return
         self.reason = reason
         self.event.set()
-        if self._cancelling is not None:
-            self._cancelling.cancel()
+        if self._heed is not None:
+            self._heed()
+
+    @contextmanager
+    def calls(self, heed: Callable[[], object]) -> Iterator[None]:
+        """Within it a stop calls `heed`, once; where one was asked for before, at the entrance."""
+        assert self._heed is None, "a run listens for its stop in one place at a time"
+        self._heed = heed
+        try:
+            if self.reason is not None:
+                heed()
+            yield
+        finally:
+            self._heed = None
 
     @contextmanager
     def cancels_this_task(self) -> Iterator[None]:
         """Within it a stop cancels the current task; the cancellation ends here, and only its own.
 
-        The caller has seen that nothing was asked for yet, and looks at `reason` again afterwards. A cancellation
-        from elsewhere goes through.
+        The caller has seen that nothing was asked for yet, and looks at `reason` again afterwards: a body that
+        swallowed its cancellation ends like one that did not. A cancellation from elsewhere goes through.
         """
         task = asyncio.current_task()
         assert task is not None
         assert self.reason is None, "a run that is to be stopped is not begun"
-        self._cancelling = task
+        cancelled = False
+
+        def cancel() -> None:
+            nonlocal cancelled
+            cancelled = task.cancel()
+
         try:
-            yield
+            with self.calls(cancel):
+                yield
         except asyncio.CancelledError:
-            if self.reason is None or task.uncancel() > 0:
+            if not cancelled or task.uncancel() > 0:
                 raise
-        finally:
-            self._cancelling = None
+        except BaseException:
+            if cancelled:
+                task.uncancel()
+            raise
+        else:
+            if cancelled:
+                task.uncancel()
+
+    async def is_requested_within(self, seconds: float) -> bool:
+        """Waits that long, or until a stop is asked for; whether it was."""
+        return await _is_set_within(self.event, seconds)
+
+    async def is_urgent_within(self, seconds: float) -> bool:
+        """The same for a stop without grace."""
+        return await _is_set_within(self.now, seconds)
+
+
+async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()

@@ -167,37 +167,16 @@ class ListedRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class Run(ListedRun):
     """All facts of one run but its output. `max_attempts` is its job's, None once that was removed."""
 
-    id: int
-    job_id: int | None
-    job_name: str
-    timezone: str | None
-    kind: str
-    queue: str
     priority: int
-    trigger: str
-    scheduled_for: datetime
-    run_at: datetime
-    attempt: int
     max_attempts: int | None
-    status: str
-    reason: str | None
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
-    worker_id: UUID | None
-    worker: str | None
-    exit_code: int | None
-    error: str | None
     progress: Any
     state: Any
     result: Any
     output_bytes: int | None
     output_truncated: bool | None
-    missed_count: int | None
-    missed_until: datetime | None
     parent_run_id: int | None
     args: dict[str, Any] | None
     cancel_requested_at: datetime | None

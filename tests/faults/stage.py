@@ -7,11 +7,13 @@ import json
 import shlex
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+import psycopg
 
 from tests.faults.checker import Effect, History, Job, Mark, Run, breaches
 from tests.faults.processes import marked
@@ -208,6 +210,17 @@ class Stage:
     def terminate(self, pid: int) -> None:
         """Ends a session, and waits until it is gone."""
         assert self.database.value("select pg_terminate_backend(%s, 10000)", [pid])
+
+    def reconnect(self) -> None:
+        """After the server was away: waits until it takes connections, and forgets the old one."""
+        self.database.close()
+
+        def answers() -> bool:
+            with suppress(psycopg.OperationalError):
+                return bool(self.database.value("select true"))
+            return False
+
+        eventually(answers, PATIENCE, message="the server answers")
 
     # Waiting, and the verdict.
 

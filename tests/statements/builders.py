@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, LiteralString, cast
+from typing import Any
 from uuid import UUID, uuid4
 
 from psycopg import sql
@@ -28,6 +28,9 @@ def minutes(number: float) -> timedelta:
     return timedelta(minutes=number)
 
 
+_A_MINUTE = minutes(1)
+
+
 def add_job(database: Database, name: str = "job", **columns: Any) -> int:
     """A job as a person inserts it; a worker has yet to plan it."""
     columns = {"kind": "sql", "command": "select 1", "schedule": "* * * * *", "timezone": "UTC"} | columns
@@ -43,7 +46,7 @@ def add_planned_job(
     return job_id
 
 
-def add_run(database: Database, job_id: int, *, ago: timedelta = minutes(1), **columns: Any) -> int:
+def add_run(database: Database, job_id: int, *, ago: timedelta = _A_MINUTE, **columns: Any) -> int:
     """A queued run of the job, due `ago` before NOW, as firing would make it."""
     [(name, kind, queue, priority, overlap, max_running)] = database.rows(
         "select name, kind, queue, priority, overlap, max_running from pgcron.jobs where id = %s", (job_id,)
@@ -95,8 +98,12 @@ def _insert(database: Database, table: str, columns: Mapping[str, Any]) -> Any:
         sql.SQL(", ").join(sql.Placeholder() * len(columns)),
     )
     values = [Jsonb(value) if isinstance(value, dict) else value for value in columns.values()]
-    # Only names that a test has written out come in here.
-    return database.value(cast("LiteralString", statement.as_string()), values)
+    return database.value(text_of(statement), values)
+
+
+def text_of(statement: sql.Composed) -> str:
+    """For the helpers, which take what a test has written out: here that is every name in it."""
+    return statement.as_string()
 
 
 def edit_job(database: Database, job_id: int, **columns: Any) -> None:
@@ -105,7 +112,7 @@ def edit_job(database: Database, job_id: int, **columns: Any) -> None:
         sql.SQL(", ").join(sql.SQL("{} = %s").format(sql.Identifier(column)) for column in columns), job_id
     )
     values = [Jsonb(value) if isinstance(value, dict) else value for value in columns.values()]
-    assert database.execute(cast("LiteralString", statement.as_string()), values) == 1
+    assert database.execute(text_of(statement), values) == 1
 
 
 def status(database: Database, run_id: int) -> str:

@@ -123,8 +123,8 @@ async def test_run_now_queues_a_manual_run(record: Connection, database: Databas
     job_id = add_job(database, kind="http", queue="mail", priority=2, args={"a": 1})
     run_id = await enqueue(record, "job")
     assert database.rows(
-        """select id, job_id, job_name, kind, queue, priority, trigger, scheduled_for, run_at, attempt, status, max_running, args
-             from pgcron.runs"""
+        """select id, job_id, job_name, kind, queue, priority, trigger, scheduled_for, run_at, attempt, status,
+                  max_running, args from pgcron.runs"""
     ) == [(run_id, job_id, "job", "http", "mail", 2, "manual", NOW, NOW, 1, "queued", 1, None)]
 
 

@@ -118,13 +118,14 @@ async def test_the_next_attempt_is_a_row_of_its_own(record: Connection, database
     end = ending(run_id, Status.TIMED_OUT, retry_in=90.5, error="slow")
     await runs.finish_runs(record, WORKER, [end], now=NOW)
     assert database.rows(
-        """select job_id, job_name, kind, queue, priority, trigger, scheduled_for, run_at, attempt, status, parent_run_id,
-                  args, state, max_running, num_nonnulls(worker_id, started_at, finished_at, error, result, progress, lane)
+        """select job_id, job_name, kind, queue, priority, trigger, scheduled_for, run_at, attempt, status,
+                  parent_run_id, args, state, max_running,
+                  num_nonnulls(worker_id, started_at, finished_at, error, result, progress, lane)
              from pgcron.runs where id <> %s""",
         (run_id,),
     ) == [
-        (job_id, "job", "http", "mail", 3, "retry", NOW - minutes(1), NOW + timedelta(seconds=90.5), 3, "queued", run_id,
-         {"a": 1}, {"row": 70}, 1, 0)
+        (job_id, "job", "http", "mail", 3, "retry", NOW - minutes(1), NOW + timedelta(seconds=90.5), 3, "queued",
+         run_id, {"a": 1}, {"row": 70}, 1, 0)
     ]  # fmt: skip
 
 
@@ -187,8 +188,8 @@ async def test_a_retry_follows_what_the_job_says_of_overlap_by_now(record: Conne
 
 async def test_an_attempt_that_exists_already_is_not_made_again(record: Connection, database: Database) -> None:
     job_id = add_job(database)
-    run_id = add_running(database, job_id)
     add_final(database, job_id, "cancelled", attempt=2)
+    run_id = add_running(database, job_id)
     assert await runs.finish_runs(record, WORKER, [ending(run_id, Status.FAILED, retry_in=1)], now=NOW) == {run_id}
     assert statuses(database, job_id) == ["failed", "cancelled"]
 
@@ -204,7 +205,8 @@ async def test_five_hundred_runs_end_in_one_statement(record: Connection, databa
     database.execute(
         """with made as (insert into pgcron.jobs (name, kind, command, schedule, timezone)
              select 'job-' || i, 'sql', 'select 1', '@manual', 'UTC' from generate_series(1, 500) i returning id, name)
-           insert into pgcron.runs (job_id, job_name, kind, trigger, scheduled_for, run_at, max_running, lane, status, worker_id, started_at)
+           insert into pgcron.runs (job_id, job_name, kind, trigger, scheduled_for, run_at, max_running, lane, status,
+                                    worker_id, started_at)
              select id, name, 'sql', 'manual', %s, %s, 1, 1, 'running', %s, %s from made""",
         (NOW, NOW, WORKER, NOW),
     )

@@ -160,7 +160,8 @@ async def test_planned_runs_take_what_they_are_from_their_job(control: Connectio
     assert await jobs.insert_planned_runs(control, [plan(job_id, later)], now=NOW) == {Lane("mail", 4)}
     assert database.rows(
         """select job_id, job_name, kind, queue, priority, trigger, scheduled_for, run_at, attempt, status, max_running,
-                  finished_at, num_nonnulls(worker_id, started_at, lane, args, parent_run_id, missed_count) from pgcron.runs"""
+                  finished_at, num_nonnulls(worker_id, started_at, lane, args, parent_run_id, missed_count)
+             from pgcron.runs"""
     ) == [(job_id, "mailer", "http", "mail", 4, "schedule", NOW, NOW + minutes(1), 1, "queued", 1, None, 0)]
 
 
@@ -201,7 +202,8 @@ async def test_what_did_not_run_is_final_at_once_and_says_why(control: Connectio
     missed = PlannedRun(job_id, since, since, Status.MISSED, "nobody was there", 8, NOW - minutes(2))
     assert await jobs.insert_planned_runs(control, [plan(job_id, missed, skipped)], now=NOW) == set()
     assert database.rows(
-        "select status, reason, scheduled_for, missed_count, missed_until, finished_at from pgcron.runs order by scheduled_for"
+        """select status, reason, scheduled_for, missed_count, missed_until, finished_at
+             from pgcron.runs order by scheduled_for"""
     ) == [
         ("missed", "nobody was there", since, 8, NOW - minutes(2), NOW),
         ("skipped", "overlap: run 7 is still running", NOW, None, None, NOW),
@@ -286,45 +288,6 @@ async def test_replacement_is_asked_of_running_runs_once(control: Connection, da
     assert (database.value(wanted, (waiting,)), database.value(wanted, (over,))) == (None, None)
 
 
-# ---------------------------------------------------------------------------------------------- lock order
-
-
-async def test_a_finishing_runs_retry_does_not_wait_for_the_firing_of_its_job(
-    control: Connection, record: Connection, database: Database
-) -> None:
-    job_id = add_planned_job(database)
-    run_id = add_running(database, job_id)
-    async with control.transaction():
-        assert [job.id for job in await lock_due(control)] == [job_id]
-        async with asyncio.timeout(5):  # waiting would end at the session's lock_timeout with an error
-            assert await runs.finish_runs(record, WORKER, [ending(run_id, Status.FAILED, retry_in=1)], now=NOW) == {
-                run_id
-            }
-    assert statuses(database, job_id) == ["failed", "queued"]
-
-
-async def test_deleting_a_job_while_its_run_is_retried_is_no_deadlock(connect: Connect, database: Database) -> None:
-    """One lock order, jobs before runs: else the delete holds the job and waits for the run, and finishing the other way."""
-    job_id = add_job(database, overlap="queue_all")
-    run_id, waiting = add_running(database, job_id, ago=minutes(2)), add_run(database, job_id)
-    holder, deleter, finisher = await connect(), await connect(Purpose.RECORD), await connect(Purpose.RECORD)
-
-    async def is_blocked(connection: Connection) -> bool:
-        return await asyncio.to_thread(blocked_on_lock, database.dsn, connection.info.backend_pid)
-
-    async with holder.transaction():
-        # Stops the delete half-way: it has locked the job and waits for the queued run.
-        await holder.execute("select from pgcron.runs where id = %s for update", (waiting,))
-        deleting = asyncio.create_task(deleter.execute("delete from pgcron.jobs where id = %s", (job_id,)))
-        await eventually_async(lambda: is_blocked(deleter))
-        finishing = asyncio.create_task(
-            runs.finish_runs(finisher, WORKER, [ending(run_id, Status.FAILED, retry_in=1)], now=NOW)
-        )
-        await eventually_async(lambda: is_blocked(finisher))
-    ends = await asyncio.gather(deleting, finishing, return_exceptions=True)
-    assert [end for end in ends if isinstance(end, BaseException)] == []
-
-
 # ---------------------------------------------------------------------------------------------- who is told
 
 
@@ -338,7 +301,7 @@ async def listener(connect: Connect) -> Connection:
 async def heard(listener: Connection, database: Database) -> set[str]:
     """All that was said on the channel until now: what comes before a mark of our own."""
     database.execute("notify pgcron, 'mark'")
-    said = set()
+    said: set[str] = set()
     async for notification in listener.notifies(timeout=10):
         if notification.payload == "mark":
             return said

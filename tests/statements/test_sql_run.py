@@ -98,11 +98,11 @@ async def test_a_job_is_told_which_run_it_is(control: Connection, job: Connectio
     assert await cursor.fetchone() in [("",), (None,)]
 
 
-@pytest.mark.parametrize(("timeout", "milliseconds"), [("90 s", 95_000), ("1 hour", 3_605_000)])
+@pytest.mark.parametrize(("given", "milliseconds"), [("90 s", 95_000), ("1 hour", 3_605_000)])
 async def test_the_server_ends_a_statement_shortly_after_the_jobs_timeout(
-    timeout: str, milliseconds: int, control: Connection, job: Connection, database: Database
+    given: str, milliseconds: int, control: Connection, job: Connection, database: Database
 ) -> None:
-    task = await claimed(control, database, timeout=timeout)
+    task = await claimed(control, database, timeout=given)
     await open_run(job, task)
     cursor = await job.execute("select setting::bigint from pg_settings where name = 'statement_timeout'")
     assert await cursor.fetchone() == (milliseconds,)
@@ -294,7 +294,8 @@ async def test_a_jobs_own_search_path_cannot_change_what_our_statements_mean(
     task = await claimed(control, database)
     database.execute(
         """create schema evil;
-           create function evil.clock_timestamp() returns timestamptz language sql as $$ select '1999-01-01Z'::timestamptz $$;
+           create function evil.clock_timestamp() returns timestamptz
+               language sql as $$ select '1999-01-01Z'::timestamptz $$;
            create function evil.liar(text, text) returns boolean language sql as $$ select true $$;
            create operator evil.= (leftarg = text, rightarg = text, function = evil.liar)"""
     )

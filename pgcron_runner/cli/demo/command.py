@@ -12,7 +12,7 @@ def demo(
         int, typer.Option("--seconds", metavar="N", min=10, max=600, help="About how long it shall take.")
     ] = 30,
 ) -> None:
-    """See it work: half a minute on a real Postgres with three workers, one of which is killed.
+    """See it work: a real Postgres, three workers, one of them killed.
 
     It needs no database: it starts its own and leaves nothing behind.
     Exit code 1 if one of the checks at its end fails.

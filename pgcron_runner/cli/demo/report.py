@@ -27,9 +27,9 @@ from pgcron_runner.promises import (
 _NEXT = (
     ("pgcron-runner dev", "a Postgres that stays, and a worker"),
     ("pgcron-runner job add --help", "add a job without writing SQL"),
-    ("pgcron-runner next '0 3 * * *' --timezone Europe/Berlin", "when will that be?"),
-    ("pgcron-runner migrate --dsn postgresql://…", "the schema, in a database of yours"),
-    ("pgcron-runner worker --dsn postgresql://…", "a worker, on every host you like"),
+    ("pgcron-runner next '0 3 * * *' --timezone UTC", "when will that be?"),
+    ("pgcron-runner migrate --dsn postgresql://host/name", "the schema, in yours"),
+    ("pgcron-runner worker --dsn postgresql://host/name", "a worker, on any host"),
 )
 
 
@@ -74,7 +74,7 @@ def _counts(told: Told) -> Table:
         table.add_column(status, justify="right")
     for job in told.last.jobs:
         counts = Counter(run.status for run in told.last.runs_of(job.name))
-        table.add_row(job.name, *(str(counts[status] or "·") for status in statuses))
+        table.add_row(job.name, *(str(counts[status] or "-") for status in statuses))
     return table
 
 

@@ -1,0 +1,154 @@
+"""Workers that start, or go on, where they cannot work: they wait and say so once, or end with a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import psycopg
+import pytest
+
+from pgcron_runner.migrate import migrate_database
+from tests.faults.stage import PATIENCE, Stage, Worker, boottime
+from tests.support.databases import WORKER_ROLE, Database
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.faults
+
+MOST_LINES = 10
+
+
+def sentences(worker: Worker, event: str = "database_away") -> list[str]:
+    return [said["error"] for said in worker.events(event)]
+
+
+def assert_said_once(worker: Worker) -> None:
+    """One sentence for each change of state, however many sessions notice it."""
+    away = sentences(worker)
+    assert len(away) == len(set(away)), away
+    assert len(worker.events()) < MOST_LINES, worker.log()
+
+
+def wait_and_see(check: Callable[[], object], seconds: float = 4) -> None:
+    """Long enough for several tries; nothing may end the worker meanwhile."""
+    eventually(check, PATIENCE)
+    began = boottime()
+    eventually(lambda: boottime() - began > seconds, PATIENCE)
+
+
+def test_a_worker_that_starts_before_the_server_waits_for_it(own_stage: Stage) -> None:
+    stage = own_stage
+    stage.add_sql("report")
+    stage.database.server.stop()
+    worker = stage.start(lease="12s")
+    wait_and_see(lambda: sentences(worker))
+    assert worker.returncode is None
+    assert "cannot be reached" in sentences(worker)[0]
+    stage.database.server.start()
+    stage.reconnect()
+    stage.wait_for(lambda: worker.ids, "it registers")
+    stage.wait_status(stage.run_now("report"), "succeeded")
+    assert_said_once(worker)
+    stage.check()
+
+
+def test_a_worker_that_starts_before_the_schema_waits_for_it(empty_database: Database, stage: Stage) -> None:
+    worker = stage.start(dsn=empty_database.dsn)
+    wait_and_see(lambda: sentences(worker))
+    assert worker.returncode is None
+    assert sentences(worker) == ["This database has no pgcron schema yet. Run: pgcron-runner migrate"]
+    migrate_database(empty_database.dsn)
+    stage.wait_for(lambda: worker.ids, "it registers")
+    assert_said_once(worker)
+
+
+def test_a_role_that_may_only_read_is_waited_out_and_the_run_in_hand_is_recorded(stage: Stage) -> None:
+    database = stage.database
+    database.execute(
+        f"grant usage on schema pgcron, truth to {WORKER_ROLE};"  # type: ignore[arg-type]
+        f" grant select, insert, update, delete on all tables in schema pgcron, truth to {WORKER_ROLE};"
+        f" grant usage on all sequences in schema pgcron to {WORKER_ROLE}"
+    )
+    stage.add_shell("backup")
+    stage.add_sql("report")
+    worker = stage.ready(lease="30s", dsn=database.worker_dsn)
+    backup = stage.run_now("backup")
+    stage.wait_begun("backup", backup)
+
+    read_only = f"alter role {WORKER_ROLE} in database {database.name} set default_transaction_read_only = on"
+    database.execute(read_only)  # type: ignore[arg-type]
+    database.execute("select pg_terminate_backend(pid, 10000) from pg_stat_activity where application_name like 'pgcron %'")
+    stage.open_gate("backup")
+    report = stage.run_now("report")
+    wait_and_see(lambda: sentences(worker))
+    assert stage.run(backup).status == "running"
+    assert stage.run(report).status == "queued", "nothing starts while nothing can be written"
+    database.execute(f"alter role {WORKER_ROLE} in database {database.name} reset all")  # type: ignore[arg-type]
+
+    assert stage.wait_status(backup, "succeeded", "lost").status == "succeeded"
+    stage.wait_status(report, "succeeded")
+    assert any("read-only" in sentence for sentence in sentences(worker))
+    assert worker.returncode is None
+    assert_said_once(worker)
+    stage.check()
+
+
+def test_an_outage_is_told_in_one_sentence_whatever_it_looks_like_from_one_try_to_the_next(own_stage: Stage) -> None:
+    stage = own_stage
+    stage.add_sql("report")
+    worker = stage.ready(lease="12s")
+    stage.wait_status(stage.run_now("report"), "succeeded")
+    stage.database.server.stop()
+    wait_and_see(lambda: sentences(worker))
+    stage.database.server.start()
+    stage.reconnect()
+    stage.wait_status(stage.run_now("report"), "succeeded")
+    assert_said_once(worker)
+    assert len(worker.events("database_back")) == 1
+    stage.check()
+
+
+def assert_refuses(worker: Worker, *words: str) -> None:
+    assert worker.wait() == 1
+    (line,) = worker.log().strip().splitlines()
+    assert all(word in line for word in words), line
+    assert "Traceback" not in line
+
+
+def test_a_wrong_password_at_the_first_start_ends_it_with_a_sentence(stage: Stage) -> None:
+    dsn = psycopg.conninfo.make_conninfo(stage.database.tcp_dsn, password="s3cr3t-and-wrong")
+    worker = stage.start(dsn=dsn)
+    assert_refuses(worker, "Error:", "refuses the password")
+    assert "s3cr3t-and-wrong" not in worker.log()
+
+
+def test_a_database_that_does_not_exist_ends_it_with_a_sentence(stage: Stage) -> None:
+    worker = stage.start(dsn=stage.database.server.dsn("nowhere"))
+    assert_refuses(worker, "Error:", "nowhere", "no such database")
+
+
+def test_a_schema_from_the_future_ends_it_with_a_sentence(stage: Stage) -> None:
+    stage.database.execute("insert into pgcron.schema_migrations (version, name, breaking) values (9999, 'future', true)")
+    worker = stage.start()
+    assert_refuses(worker, "Error:", "9999", "Upgrade pgcron-runner on this host")
+
+
+def test_a_password_that_changes_under_a_worker_is_waited_out(own_stage: Stage) -> None:
+    stage = own_stage
+    database, role = stage.database, WORKER_ROLE
+    database.execute(
+        f"grant usage on schema pgcron, truth to {role};"  # type: ignore[arg-type]
+        f" grant select, insert, update, delete on all tables in schema pgcron, truth to {role};"
+        f" grant usage on all sequences in schema pgcron to {role}; alter role {role} password 'one'"
+    )
+    stage.add_sql("report")
+    dsn = psycopg.conninfo.make_conninfo(database.tcp_dsn, user=role, password="one")
+    worker = stage.ready(lease="12s", dsn=dsn)
+    stage.wait_status(stage.run_now("report"), "succeeded")
+    database.execute(f"alter role {role} password 'two'")  # type: ignore[arg-type]
+    database.execute("select pg_terminate_backend(pid, 10000) from pg_stat_activity where application_name like 'pgcron %'")
+    wait_and_see(lambda: sentences(worker), 2)
+    database.execute(f"alter role {role} password 'one'")  # type: ignore[arg-type]
+    stage.wait_status(stage.run_now("report"), "succeeded")
+    assert worker.returncode is None
+    assert_said_once(worker)
+    stage.check()
