@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 
+from pgcron_runner.execution.output import storable
 from pgcron_runner.execution.stop import Stop
 from pgcron_runner.logs import get_logger
 from pgcron_runner.model import Finished, Kind, Outcome, Status, StopReason, Task
@@ -103,14 +104,23 @@ class Execute:
         timer = asyncio.get_running_loop().call_later(task.timeout.total_seconds(), stop.request, StopReason.TIMEOUT)
         try:
             outcome = await self._runners[task.kind](task, stop)
-        except Exception as error:  # a fault of ours in one kind must not take the worker down
+        except (Exception, SystemExit, KeyboardInterrupt, asyncio.CancelledError) as error:
+            if _is_torn_down(error):
+                raise
+            # A fault of ours in one kind must not take the worker down.
             log.exception(
                 "execution_failed", job=task.job_name, run=task.run_id, consequence="the run is recorded as failed"
             )
-            outcome = Outcome(Status.FAILED, error=f"pgcron-runner itself failed: {error!r}")
+            outcome = Outcome(Status.FAILED, error=storable(f"pgcron-runner itself failed: {error!r}"))
         finally:
             timer.cancel()
         return outcome if stop.reason is None else _stopped(outcome, stop.reason, task)
+
+
+def _is_torn_down(error: BaseException) -> bool:
+    """Whether the whole worker is being cancelled, and not just something inside the runner."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
 _REASONS = {

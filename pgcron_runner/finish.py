@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
@@ -79,9 +80,7 @@ class Finish:
                 exit_code=ending.outcome.exit_code,
                 reason="its texts could not be stored in this database's encoding",
             )
-            return await runs.finish_runs(
-                connection, self._worker_id, [Ending(ending.run_id, bare, ending.retry_in)], now=now
-            )
+            return await runs.finish_runs(connection, self._worker_id, [replace(ending, outcome=bare)], now=now)
 
 
 def _ending(finished: Finished) -> Ending:

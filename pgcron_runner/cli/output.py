@@ -28,6 +28,9 @@ _COMFORTABLE, _LEAST = 24, 8
 # In a pipe nothing is cut or wrapped.
 _ENDLESS: Final = 100_000
 
+# Unicode's categories of what is not shown but obeyed: controls, formats, lone surrogates, separators of lines.
+_COMMANDS: Final = ("Cc", "Cf", "Cs", "Zl", "Zp")
+
 _STYLES: Final = {
     Status.SUCCEEDED: "green",
     Status.RUNNING: "cyan",
@@ -88,18 +91,51 @@ def status_cell(status: str | None) -> Cell:
 
 def print_table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> None:
     """A table without lines. On a terminal it fits the width; in a pipe all columns are there and all cells whole."""
+    titles = [Styled(column.title, "bold") for column in columns]
+    lines = [titles, *([_cleaned(cell) for cell in row] for row in rows)]
+    natural = [max(map(_width, texts)) for texts in zip(*([cell.text for cell in line] for line in lines), strict=True)]
+    if not sys.stdout.isatty():
+        for line in lines:
+            padded = (_padded(cell.text, natural[n], columns[n].right) for n, cell in enumerate(line))
+            typer.echo(_GAP.join(padded).rstrip())
+        return
     from rich.text import Text
 
     console = _console()
-    texts = [[_text(cell) for cell in row] for row in rows]
-    natural = [max(len(column.title), *(row[n].cell_len for row in texts)) for n, column in enumerate(columns)]
     widths = _fit(columns, natural, console.width)
-    lines = [[Text(column.title, "bold") for column in columns], *texts]
-    for line in lines:
-        for n, width in widths.items():
-            line[n].truncate(width, overflow="ellipsis")
-            line[n].align("right" if columns[n].right else "left", width)
-    _print(Text("\n").join(Text(_GAP).join(line[n] for n in widths) for line in lines), console)
+    table = Text("\n").join(_line([line[n] for n in widths], columns, widths) for line in lines)
+    _print(table, console)
+
+
+def _line(cells: Sequence[Styled], columns: Sequence[Column], widths: Mapping[int, int]) -> Any:
+    """One line for a terminal, coloured and cut."""
+    from rich.text import Text
+
+    texts = []
+    for cell, (n, width) in zip(cells, widths.items(), strict=True):
+        text = Text(cell.text, cell.style)
+        text.truncate(width, overflow="ellipsis")
+        text.align("right" if columns[n].right else "left", width)
+        texts.append(text)
+    return Text(_GAP).join(texts)
+
+
+def _cleaned(cell: Cell) -> Styled:
+    return Styled(clean(cell.text), cell.style) if isinstance(cell, Styled) else Styled(clean(cell), "")
+
+
+def _width(text: str) -> int:
+    """How many columns of a terminal a text takes: letters may be two wide, or none."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _padded(text: str, width: int, right: bool) -> str:
+    blanks = " " * (width - _width(text))
+    return blanks + text if right else text + blanks
 
 
 def _fit(columns: Sequence[Column], natural: Sequence[int], room: int) -> dict[int, int]:
@@ -206,7 +242,7 @@ def span(length: timedelta) -> str:
     seconds = max(length.total_seconds(), 0.0)
     if seconds < 1:
         return f"{seconds * 1000:.0f}ms"
-    if seconds < 60:
+    if seconds < 59.95:
         return f"{seconds:.1f}s".replace(".0s", "s")
     rest = round(seconds)
     parts: list[str] = []
@@ -234,10 +270,12 @@ def clean(text: str, *, lines: bool = False) -> str:
 
     With `lines` line breaks and tabs stay; without, they become one blank, so that all is on one line.
     """
+    if text.isprintable():
+        return text
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if not lines:
         text = " ".join(text.split())
-    return "".join(c if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf", "Cs") else _spelt(c) for c in text)
+    return "".join(c if c in "\n\t" or unicodedata.category(c) not in _COMMANDS else _spelt(c) for c in text)
 
 
 def _spelt(character: str) -> str:

@@ -86,18 +86,17 @@ def rule_of(job: ListedJob | Job) -> Rule:
 def print_slots(slots: Sequence[Slot], zone: ZoneInfo, now: datetime) -> None:
     """A table of slots: in the zone, in UTC, and how far away."""
     own = [] if zone.key == "UTC" else [Column(zone.key)]
-    columns = [*own, Column("UTC"), Column("WHEN"), Column("CLOCK CHANGE", optional=1)]
+    changes = [Column("CLOCK CHANGE", optional=1)] if any(slot.remark for slot in slots) else []
     rows: list[list[Cell]] = [
         [
             *([f"{slot.at.astimezone(zone):%a} {local(slot.at, zone)}"] if own else []),
             utc(slot.at) if own else f"{slot.at:%a} {utc(slot.at)}",
             relative(slot.at, now),
-            Styled(slot.remark, "yellow"),
+            *([Styled(slot.remark, "yellow")] if changes else []),
         ]
         for slot in slots
     ]
-    remarks = any(slot.remark for slot in slots)
-    print_table(columns if remarks else columns[:-1], rows)
+    print_table([*own, Column("UTC"), Column("WHEN"), *changes], rows)
 
 
 def _parse(rule: Rule, dst_gap: DstGap) -> Schedule:

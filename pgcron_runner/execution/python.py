@@ -2,7 +2,8 @@
 
 By default in a process of its own under the guard, which can be stopped and leaves nothing behind. With
 `"isolation": "thread"` in the worker itself: coroutine functions on its loop, others in threads. A thread cannot be
-stopped from outside: such a run stays `running`, and its job locked, until the function returns.
+stopped from outside, nor can a coroutine that swallows its cancellation: such a run stays `running`, and its job
+locked, until the function returns. And what ends a process (os._exit, a segmentation fault) ends the worker there.
 """
 
 from __future__ import annotations
@@ -13,22 +14,33 @@ import json
 import os
 import sys
 import tempfile
-import traceback
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache, partial
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pgcron_runner.execution import child
+from pgcron_runner.execution.exits import Exited, contain_exits, in_job
 from pgcron_runner.execution.output import storable
 from pgcron_runner.execution.processes import Command, Guard
+from pgcron_runner.execution.result import MOST_BYTES, BadResultError, storable_result
 from pgcron_runner.execution.shell import BadCommandError, build_environment, run_command
 from pgcron_runner.execution.stop import Stop
 from pgcron_runner.model import Outcome, Status, Task
 
-_TRACEBACK_LINES = 20
 _ISOLATION = "isolation"
+_NOT_BEGUN = Outcome(Status.FAILED)
+_NOTHING_RETURNED = Outcome(Status.SUCCEEDED)
+# JSON of so many bytes may be a result of MOST_BYTES; with more it is not even read.
+_MOST_REPORT_BYTES = MOST_BYTES + 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    call: Callable[..., Any]
+    is_coroutine_function: bool
 
 
 class PythonRunner:
@@ -37,6 +49,8 @@ class PythonRunner:
     def __init__(self, guard: Guard, *, threads: int) -> None:
         self._guard = guard
         self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="pgcron-job")
+        self._in_threads: set[Future[Any]] = set()
+        self._functions: dict[str, _Function] = {}
 
     async def run(self, task: Task, stop: Stop) -> Outcome:
         """Calls the function once; its JSON-able return value is the result, an exception the error."""
@@ -55,76 +69,143 @@ class PythonRunner:
     def close(self) -> bool:
         """Gives up the threads; False where some function has not returned and keeps the process alive."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-        return not any(thread.is_alive() for thread in self._threads._threads)
+        return not any(future.running() for future in self._in_threads)
+
+    # ------------------------------------------------------------------------------------- in the worker
 
     async def _in_worker(self, task: Task, keywords: dict[str, Any], stop: Stop) -> Outcome:
-        try:
-            function = load(task.command)
-        except Exception as error:
-            return Outcome(
-                Status.FAILED, error=describe(error), reason="launch failed: the function cannot be imported"
-            )
-        outcome = Outcome(Status.FAILED, error="stopped")
-        try:
-            if inspect.iscoroutinefunction(function):
-                with stop.cancels_this_task():
-                    outcome = _succeeded(await function(**keywords))
-            else:
-                call = partial(function, **keywords)
-                outcome = _succeeded(await asyncio.get_running_loop().run_in_executor(self._threads, call))
-        except Exception as error:
-            return Outcome(Status.FAILED, error=describe(error))
+        function = self._functions.get(task.command)
+        if function is None:
+            # Importing may take long, or never end.
+            found = await self._in_thread(partial(_load, task.command), stop)
+            if isinstance(found, Outcome):
+                return found
+            function = self._functions[task.command] = found
+            if stop.reason is not None:
+                return _NOT_BEGUN
+        if function.is_coroutine_function:
+            return await _on_the_loop(function.call, keywords, stop)
+        outcome: Outcome = await self._in_thread(partial(_call, function.call, keywords), stop)
         return outcome
+
+    async def _in_thread(self, work: Callable[[], Any], stop: Stop) -> Any:
+        """What `work` returns, which never raises; _NOT_BEGUN where a stop came before a thread was free."""
+        future = self._threads.submit(work)
+        self._in_threads.add(future)
+        future.add_done_callback(self._in_threads.discard)
+        with stop.calls(future.cancel):
+            try:
+                return await asyncio.wrap_future(future)
+            except asyncio.CancelledError:
+                if stop.reason is None or not future.cancelled():
+                    raise
+                return _NOT_BEGUN
+
+    # --------------------------------------------------------------------------------------- in a child
 
     async def _in_child(self, task: Task, keywords: dict[str, Any], stop: Stop) -> Outcome:
-        with tempfile.TemporaryDirectory(prefix="pgcron-") as folder:
-            results = Path(folder) / "result.json"
-            try:
-                environment = build_environment(task, os.environ) | self._child_environment(keywords, results)
-            except BadCommandError as error:
-                return Outcome(Status.FAILED, error=str(error))
-            command = Command((sys.executable, "-m", child.__name__, task.command), environment, task.working_dir)
-            outcome = await run_command(command, task, self._guard, stop.event, stop.now)
-            return _with_report(outcome, results)
-
-    @staticmethod
-    def _child_environment(keywords: Mapping[str, Any], results: Path) -> dict[str, str]:
-        # The child imports what the worker could import, also where the worker was started with a path of its own.
-        path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-        return {"PGCRON_ARGS": json.dumps(keywords), "PGCRON_RESULT": str(results), "PYTHONPATH": path}
+        try:
+            environment = build_environment(task, os.environ)
+            with tempfile.TemporaryDirectory(prefix="pgcron-", ignore_cleanup_errors=True) as name:
+                folder = Path(name)
+                _write_request(folder, task.command, keywords)
+                argv = (sys.executable, "-P", "-u", child.__file__, name)
+                command = Command(argv, environment, task.working_dir)
+                outcome = await run_command(command, task, self._guard, stop.event, stop.now)
+                return _with_report(outcome, folder / "report.json")
+        except (BadCommandError, OSError) as error:
+            return Outcome(Status.FAILED, error=storable(f"launch failed: {error}"))
 
 
-@lru_cache(maxsize=1024)
-def load(target: str) -> Callable[..., Any]:
-    """The function that `package.module:function` names. Raises InvalidInput, or what importing it raises."""
-    return child.load(target)
-
-
-def describe(error: BaseException) -> str:
-    """The exception and the end of its traceback, as storable text."""
-    lines = "".join(traceback.format_exception(error)).rstrip().splitlines()
-    return storable("\n".join([f"{type(error).__name__}: {error}", *lines[-_TRACEBACK_LINES:]]))
-
-
-def _succeeded(returned: Any) -> Outcome:
+async def _on_the_loop(function: Callable[..., Any], keywords: dict[str, Any], stop: Stop) -> Outcome:
+    contain_exits()
+    outcome = Outcome(Status.FAILED)
     try:
-        json.dumps(returned, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        return Outcome(Status.FAILED, error=f"the function returned what JSON cannot hold: {storable(str(error))}")
-    return Outcome(Status.SUCCEEDED, result=returned)
+        with stop.cancels_this_task(), in_job():
+            outcome = _returned(await function(**keywords))
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        # Its own doing: nobody has cancelled this task.
+        outcome = _raised(error)
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
+        # The last two would end the loop, and the worker with it.
+        outcome = _raised(error)
+    if stop.reason is not None and outcome.status is Status.SUCCEEDED:
+        return replace(outcome, status=Status.FAILED, reason="it swallowed its cancellation and returned")
+    return outcome
 
 
-def _with_report(outcome: Outcome, results: Path) -> Outcome:
+def _load(target: str) -> _Function | Outcome:
+    try:
+        function = child.load(target)
+        return _Function(function, _is_coroutine_function(function))
+    except BaseException as error:
+        return replace(_raised(error), status=Status.FAILED, reason=child.CANNOT_IMPORT)
+
+
+def _is_coroutine_function(function: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+def _call(function: Callable[..., Any], keywords: dict[str, Any]) -> Outcome:
+    try:
+        returned = function(**keywords)
+        return _returned(child.awaited(returned) if hasattr(returned, "__await__") else returned)
+    except BaseException as error:
+        return _raised(error)
+
+
+def _returned(value: Any) -> Outcome:
+    if value is None:
+        return _NOTHING_RETURNED
+    try:
+        return Outcome(Status.SUCCEEDED, result=storable_result(value))
+    except BadResultError as error:
+        return Outcome(Status.FAILED, error=f"the function returned what cannot be kept: {error}")
+
+
+def _raised(error: BaseException) -> Outcome:
+    code = None
+    if isinstance(error, Exited):
+        error = error.exit
+    if isinstance(error, SystemExit):
+        code = child.exit_code_of(error)
+        if code == 0:
+            return Outcome(Status.SUCCEEDED, exit_code=0)
+    return Outcome(Status.FAILED, exit_code=code, error=storable(child.describe(error)))
+
+
+def _write_request(folder: Path, target: str, keywords: dict[str, Any]) -> None:
+    # The child imports what the worker can import, also where the worker was started with a path of its own.
+    path = [entry or os.getcwd() for entry in sys.path]
+    request = {"target": target, "keywords": keywords, "path": path}
+    (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
+
+
+def _with_report(outcome: Outcome, path: Path) -> Outcome:
     """The child's own word on how it went, where it could still give one."""
+    report = _read_report(path)
+    error = report.get("error")
+    if error is not None:
+        status = Status.FAILED if outcome.status is Status.SUCCEEDED else outcome.status
+        return replace(outcome, status=status, error=storable(error), reason=report.get("reason") or outcome.reason)
+    if "result" in report:
+        returned = _returned(report["result"])
+        if returned.status is Status.FAILED and outcome.status is Status.SUCCEEDED:
+            return replace(outcome, status=Status.FAILED, error=returned.error)
+        return replace(outcome, result=returned.result)
+    if outcome.status is Status.SUCCEEDED:
+        return replace(outcome, status=Status.FAILED, error="the process ended before the function had returned")
+    return outcome
+
+
+def _read_report(path: Path) -> dict[str, Any]:
     try:
-        report = json.loads(results.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return outcome
-    return Outcome(
-        outcome.status,
-        exit_code=outcome.exit_code,
-        error=report.get("error") or outcome.error,
-        reason=outcome.reason,
-        result=report.get("result"),
-        output=outcome.output,
-    )
+        if path.stat().st_size > _MOST_REPORT_BYTES:
+            return {"error": f"the function returned what cannot be kept: it is larger than {MOST_BYTES:,} bytes"}
+        report = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return report if isinstance(report, dict) else {}

@@ -11,7 +11,10 @@ from pgcron_runner.execution.python import PythonRunner
 from pgcron_runner.execution.shell import run_shell
 from pgcron_runner.execution.sql import SqlRunner
 from pgcron_runner.execution.stop import Stop
+from pgcron_runner.logs import get_logger
 from pgcron_runner.model import Kind, Outcome, Status, Task
+
+log = get_logger(__name__)
 
 # More sessions than this do not make SQL jobs faster on any server, and they count against max_connections.
 _MOST_SESSIONS = 20
@@ -39,7 +42,8 @@ class Runners:
     async def close(self) -> None:
         """Closes sessions and gives up threads."""
         await self._sql.close()
-        self._python.close()
+        if not self._python.close():
+            log.warning("functions_still_running", consequence="the process ends only when they have returned")
 
     async def _shell(self, task: Task, stop: Stop) -> Outcome:
         return await run_shell(task, self._guard, stop.event, stop.now)

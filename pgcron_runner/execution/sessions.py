@@ -15,7 +15,7 @@ from pgcron_runner.database import Connection, Database, DatabaseError, Purpose,
 from pgcron_runner.execution.stop import Stop
 
 # A request to cancel that comes between two statements is lost, so it is made again.
-_PRESS_EVERY = 0.2
+_PRESS_EVERY, _PRESS_FOR = 0.2, 2.0
 _LAST_BREATH = 0.5
 
 
@@ -97,7 +97,7 @@ class Canceller:
         now = asyncio.get_running_loop().time
         end = now() + max(self._grace, _LAST_BREATH)
         while not self._stop.now.is_set() and (left := end - now()) > 0:
-            await self._request(left)
+            await self._request(min(left, _PRESS_FOR))
             await self._stop.is_urgent_within(min(_PRESS_EVERY, max(end - now(), 0.0)))
         # Once more, since a server may run on for seconds before it notices that its client is gone.
         await self._request(_LAST_BREATH)

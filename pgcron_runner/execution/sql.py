@@ -51,9 +51,11 @@ _ENDED_ITS_TRANSACTION = (
 # What sql/queries/open_sql_run.sql sets for a transaction, for a session that has none.
 _OPEN_AUTOCOMMIT = """
 select set_config('pgcron.run_id', %(run_id)s::text, false), set_config('pgcron.job', %(job_name)s, false),
-       set_config('pgcron.scheduled_for', %(scheduled_for)s, false), set_config('pgcron.attempt', %(attempt)s::text, false),
+       set_config('pgcron.scheduled_for', %(scheduled_for)s, false),
+       set_config('pgcron.attempt', %(attempt)s::text, false),
        set_config('statement_timeout', '0', false), set_config('lock_timeout', '0', false),
-       case when current_setting('server_version_num')::int >= 170000 then set_config('transaction_timeout', '0', false) end
+       case when current_setting('server_version_num')::int >= 170000
+            then set_config('transaction_timeout', '0', false) end
 """
 
 
@@ -104,7 +106,7 @@ class SqlRunner:
                 break
             outcome = await self._run_on(connection, script, task, stop)
             # An idle session may have died unseen: nothing was begun on it.
-            if is_new or script.begun or not connection.closed:
+            if is_new or script.begun or not script.lost:
                 return outcome
         return Outcome(Status.FAILED)
 

@@ -14,6 +14,9 @@ from pgcron_runner.model import Kind, Outcome, Output, RetryPolicy, Status, Task
 from pgcron_runner.statements import query
 from pgcron_runner.store.jobs import Lane
 
+# The largest that a setting of Postgres takes, some 24 days.
+_LONGEST_TIMEOUT_MS = 2**31 - 1
+
 
 @dataclass(frozen=True, slots=True)
 class LaneDue:
@@ -207,7 +210,7 @@ async def give_back_runs(connection: Connection, worker_id: UUID, run_ids: Colle
 
 async def lock_lost_runs(connection: Connection, worker_id: UUID, *, limit: int) -> list[LostRun]:
     """The running runs of a dead worker, locked."""
-    cursor = await connection.execute(query("read_lost_runs"), {"worker_id": worker_id, "limit": limit}, binary=True)
+    cursor = await connection.execute(query("lock_lost_runs"), {"worker_id": worker_id, "limit": limit}, binary=True)
     return [
         LostRun(run_id, name, attempt, None if policy[0] is None else RetryPolicy(*policy))
         for run_id, _, name, attempt, *policy in await cursor.fetchall()
@@ -252,7 +255,7 @@ async def open_sql_run(connection: Connection, worker_id: UUID, task: Task) -> O
                 "scheduled_for": task.scheduled_for.isoformat(),
                 "attempt": task.attempt,
                 # The worker stops the run at its timeout; this is for a server that the worker no longer reaches.
-                "timeout_ms": task.timeout // timedelta(milliseconds=1) + 5000,
+                "timeout_ms": min(task.timeout // timedelta(milliseconds=1) + 5000, _LONGEST_TIMEOUT_MS),
             },
         )
     row = await cursor.fetchone()
@@ -271,6 +274,9 @@ async def commit_sql_run(
     output = outcome.output or Output()
     try:
         async with connection.pipeline():
+            # The job may have become somebody who must not write to our tables.
+            await connection.execute("reset session authorization")
+            await connection.execute("reset role")
             await connection.execute(
                 query("succeed_sql_run"),
                 {

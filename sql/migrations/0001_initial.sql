@@ -9,7 +9,10 @@
 --   chains, channels, routes, incidents, alerts: what follows a run
 -- The protocol between these (states, statements, locks) is written down in sql/README.md.
 
-create schema if not exists pgcron;
+do $$ begin
+    -- A role that was given the schema need not be allowed to create one.
+    if to_regnamespace('pgcron') is null then create schema pgcron; end if;
+end $$;
 comment on schema pgcron is 'pgcron-runner: jobs, their runs, and the workers that run them. Every object carries a comment: \dt+ and \d+ are the manual.';
 
 create table pgcron.schema_migrations (
@@ -195,15 +198,16 @@ create table pgcron.runs (
     cancel_requested_at timestamptz,
     constraint final_has_an_end check ((status in ('queued', 'running')) = (finished_at is null)),
     constraint running_has_a_worker check (status <> 'running' or (worker_id is not null and started_at is not null)),
+    constraint queued_has_a_job check (status <> 'queued' or job_id is not null),
     constraint queued_has_no_worker check (status <> 'queued' or (worker_id is null and started_at is null)),
-    constraint running_has_a_lane check (status <> 'running' or max_running is null or lane between 1 and max_running),
+    constraint running_has_a_lane check (status <> 'running' or max_running is null or (lane is not null and lane between 1 and max_running)),
     constraint missed_has_a_range check ((status = 'missed') = (missed_count is not null) and (missed_count is null) = (missed_until is null))
 ) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.02);
 
 -- An occurrence happens once, and each attempt at it is one row. Serves a job's history too.
 create unique index runs_occurrence on pgcron.runs (job_id, scheduled_for, attempt);
 -- Never two at once: an exclusive job has lane 1 only, one that allows overlap has lanes 1 to max_running.
-create unique index runs_running on pgcron.runs (job_id, lane) where status = 'running';
+create unique index runs_running on pgcron.runs (job_id, lane) include (max_running) where status = 'running';
 create index runs_running_by_worker on pgcron.runs (worker_id) where status = 'running';
 create index runs_live on pgcron.runs (job_id, status) where status in ('queued', 'running');
 -- Claims ask queue by queue and priority by priority, so that within one the due time leads.
@@ -526,7 +530,7 @@ end $$;
 revoke all on function pgcron.notify_workers() from public;
 comment on function pgcron.notify_workers() is 'Trigger: wakes the workers that listen on channel pgcron. A hint only: they look by themselves as well.';
 
-create trigger notify_jobs after insert or delete or update of schedule, timezone, enabled, paused_until, starts_at, ends_at, dst_gap, dst_repeat
+create trigger notify_jobs after insert or delete or update of name, schedule, timezone, enabled, paused_until, starts_at, ends_at, dst_gap, dst_repeat
     on pgcron.jobs for each statement execute function pgcron.notify_workers('jobs');
 create trigger notify_settings after update on pgcron.settings for each statement execute function pgcron.notify_workers('jobs');
 create trigger notify_queues after insert or delete or update on pgcron.queues for each statement execute function pgcron.notify_workers('runs');
@@ -541,4 +545,15 @@ end $$;
 revoke all on function pgcron.notify_queued_runs() from public;
 comment on function pgcron.notify_queued_runs() is 'Trigger of pgcron.runs: wakes the workers when something was queued.';
 create trigger notify_runs after insert on pgcron.runs referencing new table as added for each statement execute function pgcron.notify_queued_runs();
-create trigger notify_cancel after update of cancel_requested_at on pgcron.runs for each statement execute function pgcron.notify_workers('cancel');
+-- For each row: Postgres fires one statement trigger a table and query, and the cancelling query updates runs twice.
+create trigger notify_cancel after update of cancel_requested_at on pgcron.runs for each row
+    when (new.cancel_requested_at is distinct from old.cancel_requested_at) execute function pgcron.notify_workers('cancel');
+
+create function pgcron.touch_settings() returns trigger language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+    new.updated_at := now();
+    return new;
+end $$;
+revoke all on function pgcron.touch_settings() from public;
+comment on function pgcron.touch_settings() is 'Trigger of pgcron.settings: dates a change.';
+create trigger touch_settings before update on pgcron.settings for each row execute function pgcron.touch_settings();

@@ -11,7 +11,7 @@ select j.id, j.name, j.schedule, j.timezone, j.planned, j.anchored_at, j.next_ru
        coalesce(%(now)s::timestamptz, now()) as now, (select set_config('synchronous_commit', 'off', true))
   from pgcron.jobs j
  where j.enabled and j.next_run_at <= coalesce(%(now)s::timestamptz, now())
-   and not (select paused from pgcron.settings)
+   and not coalesce((select paused from pgcron.settings), false)
  order by j.next_run_at, j.id
  limit %(limit)s
    for no key update of j skip locked

@@ -12,7 +12,7 @@ with recursive lanes as (
          where status = 'queued' and (queue, priority) > (lanes.queue, lanes.priority)
          order by queue, priority limit 1) following
 ), clock as materialized (
-    select coalesce(%(now)s::timestamptz, clock_timestamp()) as now where not (select paused from pgcron.settings)
+    select coalesce(%(now)s::timestamptz, clock_timestamp()) as now where not coalesce((select paused from pgcron.settings), false)
 )
 select null as queue, null as priority, null as max_running, null as is_due,
        extract(epoch from (select next_run_at from pgcron.jobs where enabled and next_run_at is not null

@@ -15,7 +15,7 @@ with clock as (
         select r.id
           from pgcron.runs r
          where r.job_id = c.id
-           and r.scheduled_for < case when c.history = 'failures' then c.hour_ago else c.before end
+           and r.scheduled_for < case when c.history = 'failures' then greatest(c.hour_ago, c.before) else c.before end
            and (r.finished_at < c.before
                 or c.history = 'failures' and r.status in ('succeeded', 'skipped') and r.finished_at < c.hour_ago)
            and r.id <> (select l.id from pgcron.runs l

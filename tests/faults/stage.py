@@ -6,7 +6,8 @@ import itertools
 import json
 import shlex
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -68,6 +69,11 @@ class Worker(WorkerProcess):
         ]
 
     @property
+    def dropped(self) -> Counter[int]:
+        """The runs whose late result it says it has dropped, each as often as it says so."""
+        return Counter(event["run"] for event in self.events("result_dropped"))
+
+    @property
     def ids(self) -> list[str]:
         """The ids of its tenures, oldest first."""
         return [event["worker"] for event in self.events("worker_started")]
@@ -106,9 +112,7 @@ class Stage:
 
     # Workers.
 
-    def start(
-        self, *arguments: str, lease: str = "4s", poll: str = "1s", dsn: str | None = None, **env: str
-    ) -> Worker:
+    def start(self, *arguments: str, lease: str = "4s", poll: str = "1s", dsn: str | None = None, **env: str) -> Worker:
         """A worker process, not waited for."""
         options = ("--log-json", "--lease", lease, "--poll", poll, *arguments)
         name = f"worker-{next(self._names)}"
@@ -129,8 +133,8 @@ class Stage:
         values = _DEFAULTS | columns | {"name": name, "kind": kind, "command": command}
         self.database.execute(
             "insert into pgcron.jobs (name, kind, command, schedule, timezone, queue, args, timeout, kill_grace,"
-            " max_attempts, retry_delay, overlap, ends_at) values (%(name)s, %(kind)s, %(command)s, %(schedule)s, 'UTC',"
-            " %(queue)s, %(args)s, %(timeout)s, %(kill_grace)s, %(max_attempts)s, %(retry_delay)s, %(overlap)s,"
+            " max_attempts, retry_delay, overlap, ends_at) values (%(name)s, %(kind)s, %(command)s, %(schedule)s,"
+            " 'UTC', %(queue)s, %(args)s, %(timeout)s, %(kill_grace)s, %(max_attempts)s, %(retry_delay)s, %(overlap)s,"
             " %(ends_at)s)",
             values,
         )
@@ -229,21 +233,22 @@ class Stage:
 
     def wait_status(self, run_id: int, *statuses: str, timeout: float = PATIENCE) -> Run:
         """The row as soon as it has one of these states."""
-
-        def look() -> Run | None:
-            run = self.run(run_id)
-            return run if run.status in statuses else None
-
-        return eventually(look, timeout, message=f"run {run_id} is {' or '.join(statuses)}, not {self.run(run_id)}")
+        message = f"run {run_id} is {' or '.join(statuses)}"
+        return eventually(lambda: self._found(statuses, run_id=run_id), timeout, message=message)[-1]
 
     def wait_attempt(self, job: str, attempt: int, *statuses: str) -> Run:
         """The newest row of this attempt as soon as it has one of these states."""
+        message = f"attempt {attempt} of {job} is {' or '.join(statuses)}"
+        return eventually(lambda: self._found(statuses, job=job, attempt=attempt), PATIENCE, message=message)[-1]
 
-        def look() -> Run | None:
-            found = [run for run in self.runs(job) if run.attempt == attempt and run.status in statuses]
-            return found[-1] if found else None
-
-        return eventually(look, PATIENCE, message=f"attempt {attempt} of {job} is {' or '.join(statuses)}")
+    def _found(
+        self, statuses: Iterable[str], *, run_id: int = 0, job: str | None = None, attempt: int = 0
+    ) -> list[Run]:
+        return [
+            run
+            for run in self.runs(job)
+            if run.status in statuses and run_id in (0, run.id) and attempt in (0, run.attempt)
+        ]
 
     def wait_begun(self, job: str, run_id: int) -> None:
         eventually(lambda: run_id in self.begun(job), PATIENCE, message=f"the command of run {run_id} begins")

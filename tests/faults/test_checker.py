@@ -112,9 +112,13 @@ def test_a_good_history_has_no_breach() -> None:
             "run 98, which has no row, left its work behind",
             id="done but not recorded",
         ),
-        pytest.param(with_runs(report(5, 20, "lost"), without=5), "left its work behind", id="lost, but its work is there"),
         pytest.param(
-            replace(GOOD, effects=[Effect(5, at(40), at(21)), GOOD.effects[1]]), "did its work for", id="a wrong nominal"
+            with_runs(report(5, 20, "lost"), without=5), "left its work behind", id="lost, but its work is there"
+        ),
+        pytest.param(
+            replace(GOOD, effects=[Effect(5, at(40), at(21)), GOOD.effects[1]]),
+            "did its work for",
+            id="a wrong nominal",
         ),
         pytest.param(
             replace(GOOD, effects=[Effect(5, at(20), at(33)), GOOD.effects[1]]), "outside of", id="work after its end"

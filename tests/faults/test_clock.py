@@ -17,7 +17,7 @@ pytestmark = [
 
 
 def test_workers_an_hour_ahead_and_an_hour_behind_start_nothing_early_and_lose_nothing(stage: Stage) -> None:
-    end = stage.database.value("select clock_timestamp() + '8 seconds'")
+    end = stage.database.value("select clock_timestamp() + '6 seconds'")
     for number in range(10):
         stage.add_sql(f"report-{number}", schedule="@every 1s", ends_at=end)
     stage.add_shell("backup", schedule="@every 2s", seconds=0.5, ends_at=end)
@@ -38,10 +38,10 @@ def test_workers_an_hour_ahead_and_an_hour_behind_start_nothing_early_and_lose_n
 
 def test_a_worker_with_another_clock_reaps_and_is_reaped_by_its_beats_alone(stage: Stage) -> None:
     stage.add_shell("backup")
-    ahead = stage.ready(lease="3s", LD_PRELOAD=str(_SHIM), FAKETIME="+1h", FAKETIME_DONT_FAKE_MONOTONIC="1")
+    ahead = stage.ready(lease="2s", LD_PRELOAD=str(_SHIM), FAKETIME="+1h", FAKETIME_DONT_FAKE_MONOTONIC="1")
     backup = stage.run_now("backup")
     stage.wait_begun("backup", backup)
-    behind = stage.ready(lease="3s", LD_PRELOAD=str(_SHIM), FAKETIME="-1h", FAKETIME_DONT_FAKE_MONOTONIC="1")
+    behind = stage.ready(lease="2s", LD_PRELOAD=str(_SHIM), FAKETIME="-1h", FAKETIME_DONT_FAKE_MONOTONIC="1")
     beats = "select min(beat) from pgcron.workers"
     before = stage.database.value(beats)
     stage.wait_for(lambda: stage.database.value(beats) > before + 8, "both live on for more than a lease")

@@ -93,7 +93,7 @@ def test_a_worker_that_drains_keeps_its_lease(stage: Stage) -> None:
     worker.terminate()
     beats = "select beat from pgcron.workers where id = %s"
     before = stage.database.value(beats, [worker.ids[0]])
-    stage.wait_for(lambda: stage.database.value(beats, [worker.ids[0]]) > before + 10, "it beats on for over a lease")
+    stage.wait_for(lambda: stage.database.value(beats, [worker.ids[0]]) > before + 7, "it beats on for over a lease")
     stage.open_gate("backup")
     assert worker.wait() == 0
     assert [(run.attempt, run.status) for run in stage.runs()] == [(1, "succeeded")]

@@ -13,7 +13,7 @@ from tests.faults.stage import Stage
 
 pytestmark = pytest.mark.faults
 
-LEASE = timedelta(seconds=4)
+LEASE = timedelta(seconds=3)
 BEAT = LEASE / 6
 # For a machine that is busy with other things; the promise itself is one lease and one heartbeat.
 SLACK = timedelta(seconds=4)
@@ -22,11 +22,11 @@ SLACK = timedelta(seconds=4)
 def test_the_runs_of_a_killed_worker_are_lost_in_time_and_tried_again(stage: Stage) -> None:
     stage.add_shell("backup")
     stage.add_sql("report", seconds=3)
-    dying = stage.ready()
+    dying = stage.ready(lease="3s")
     backup, report = stage.run_now("backup"), stage.run_now("report")
     stage.wait_begun("backup", backup)
     stage.wait_for(lambda: stage.sessions(dying, "select pg_sleep%"), "the report is at work")
-    heir = stage.ready()
+    heir = stage.ready(lease="3s")
     started = descendants(dying.pid)
     assert any("guard.py" in process.command for process in started)
 

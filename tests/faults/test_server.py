@@ -39,16 +39,19 @@ def kill_one_backend(server: Server) -> None:
 
 
 @pytest.mark.parametrize("crash", [restart_fast, restart_immediate, kill_postmaster, kill_one_backend])
-def test_a_short_outage_costs_no_command_and_later_runs_start(crash: Callable[[Server], None], own_stage: Stage) -> None:
+def test_a_short_outage_costs_no_command_and_later_runs_start(
+    crash: Callable[[Server], None], own_stage: Stage
+) -> None:
     stage = own_stage
     stage.add_shell("backup")
     stage.add_sql("report", seconds=30, max_attempts=1)
-    end = stage.database.value("select clock_timestamp() + '8 seconds'")
+    end = stage.database.value("select clock_timestamp() + '5 seconds'")
     stage.add_sql("tick", schedule="@every 1s", ends_at=end)
     workers = [stage.ready(lease="20s"), stage.ready(lease="20s")]
     backup, report = stage.run_now("backup"), stage.run_now("report")
     stage.wait_begun("backup", backup)
-    stage.wait_status(report, "running")
+    at_work = "select count(*) from pg_stat_activity where query like 'select pg_sleep%%'"
+    stage.wait_for(lambda: stage.database.value(at_work), "the report is at work")
     before = stage.runs("tick")
 
     crash(stage.database.server)
