@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 from contextlib import suppress
 
@@ -14,6 +15,17 @@ from pgcron_runner.settings import WorkerSettings
 from pgcron_runner.tenure import Tenure
 
 log = get_logger(__name__)
+
+
+def run_worker(database: Database, settings: WorkerSettings) -> None:
+    """Makes this process a worker until it is told to stop. Raises as `Worker.run`."""
+    # Before the event loop and any connection: the guard must share neither.
+    guard = Guard.start()
+    # What was imported stays for good, and runs come and go in hundreds: with the default thresholds the garbage
+    # collector took a third of the time of a busy worker (measured: 99 -> 65 us a run).
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+    asyncio.run(Worker(database, settings, guard).run())
 
 
 class Worker:

@@ -54,19 +54,17 @@ def _work(server: Server, *, ends_with_us: bool) -> None:
     import shlex
 
     from pgcron_runner.database import Database
-    from pgcron_runner.execution.processes import Guard
     from pgcron_runner.logs import configure_logs
     from pgcron_runner.migrate import migrate
     from pgcron_runner.settings import WorkerSettings
-    from pgcron_runner.worker import Worker
+    from pgcron_runner.worker import run_worker
 
-    guard = Guard.start()
     database = Database(server.dsn())
     asyncio.run(migrate(database))
     and_server = " and the server" if ends_with_us else ", not the server, which was running already"
     typer.echo(_HINTS.format(data=server.data, dsn=shlex.quote(server.dsn()), and_server=and_server))
     configure_logs()
-    asyncio.run(Worker(database, WorkerSettings(), guard).run())
+    run_worker(database, WorkerSettings())
 
 
 def _is_child(server: Server) -> bool:

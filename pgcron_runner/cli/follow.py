@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pgcron_runner.database import Connection
 
 _SHORTEST, _LONGEST = 0.1, 1.0
+_MOST_WORKERS = 1000
 
 
 async def follow_run(connection: Connection, run_id: int, *, until: Status = Status.SUCCEEDED) -> bool:
@@ -25,12 +26,9 @@ async def follow_run(connection: Connection, run_id: int, *, until: Status = Sta
     True where that ended in the wanted state. A cancelled run is not followed to another attempt: there is none.
     """
     said, pause = "", _SHORTEST
-    if not await _somebody_is_there(connection):
-        note("No worker is alive, so it waits. Start one: pgcron-runner worker")
+    await _warn_if_nobody_takes(connection, await _read(connection, run_id))
     while True:
-        run = await catalog.read_run(connection, run_id)
-        if run is None:
-            raise NotFound(f"Run {run_id} is gone: somebody removed it.")
+        run = await _read(connection, run_id)
         if run.status != said and run.status != Status.QUEUED:
             said, pause = run.status, _SHORTEST
             say(_sentence(run))
@@ -46,8 +44,18 @@ async def follow_run(connection: Connection, run_id: int, *, until: Status = Sta
         pause = min(pause * 1.5, _LONGEST)
 
 
-async def _somebody_is_there(connection: Connection) -> bool:
-    return (await catalog.read_health(connection)).workers_alive > 0
+async def _read(connection: Connection, run_id: int) -> Run:
+    run = await catalog.read_run(connection, run_id)
+    if run is None:
+        raise NotFound(f"Run {run_id} is gone: somebody removed it.")
+    return run
+
+
+async def _warn_if_nobody_takes(connection: Connection, run: Run) -> None:
+    workers = await catalog.list_workers(connection, limit=_MOST_WORKERS)
+    fitting = [w for w in workers if (w.queues is None or run.queue in w.queues) and run.kind in w.kinds]
+    if not any(worker.state == "alive" for worker in fitting):
+        note(f"It waits: no worker is alive that runs {run.kind} jobs of queue {run.queue}. See: pgcron-runner workers")
 
 
 async def _next_attempt(connection: Connection, run: Run) -> catalog.ListedRun | None:

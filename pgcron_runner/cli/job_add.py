@@ -234,7 +234,7 @@ def _remark(job: NewJob, *, has_times: bool) -> str | None:
         return f"it runs when somebody says so: {by_hand}"
     if has_times or schedule.after_finish is not None:
         return None
-    return f"it is never due from now on; it can be run by hand: {by_hand}"
+    return f"it is never due from now on; run it by hand: {by_hand}"
 
 
 def _what(shell: str | None, sql: str | None, python: str | None) -> tuple[Kind, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated
@@ -79,12 +78,9 @@ def worker(
 
 def _run(settings: WorkerSettings, dsn: str | None, *, log_json: bool, log_level: LogLevel) -> None:
     from pgcron_runner.database import Database, resolve_dsn
-    from pgcron_runner.execution.processes import Guard
     from pgcron_runner.logs import configure_logs
-    from pgcron_runner.worker import Worker
+    from pgcron_runner.worker import run_worker
 
     database = Database(resolve_dsn(dsn))
-    # Before the event loop and any connection: the guard must share neither.
-    guard = Guard.start()
     configure_logs(as_json=log_json, level=log_level.value)
-    asyncio.run(Worker(database, settings, guard).run())
+    run_worker(database, settings)

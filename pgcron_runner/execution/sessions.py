@@ -40,10 +40,17 @@ class JobSessions:
                 if _is_quiet(connection):
                     return connection, False
                 await _close(connection)
-            return await self._database.connect_patiently(Purpose.JOB), True
+            return await self._connect(), True
         except BaseException:
             self._places.release()
             raise
+
+    async def _connect(self) -> Connection:
+        while True:
+            # A session may end again before its first statement.
+            with suppress(DatabaseError):
+                return await self._database.connect_patiently(Purpose.JOB)
+            await asyncio.sleep(_PRESS_EVERY)
 
     async def give_back(self, connection: Connection, *, reusable: bool) -> None:
         """Ends what the job has left open; the session is kept if that could be done and it is `reusable`."""

@@ -21,7 +21,6 @@ from pgcron_runner.database import (
     Results,
     describe,
     in_transaction,
-    is_connection_lost,
     run_alone,
 )
 from pgcron_runner.errors import DatabaseRefused
@@ -41,12 +40,16 @@ _LOCK_PATIENCE = 15.0
 _RETRY_PAUSE = 0.1
 _MOST_COUNTS = 100
 
+_TIMEOUTS = ["statement_timeout", "lock_timeout"]
+_READ_ONLY = "25006"
+
 _TAKEN = Outcome(Status.LOST, reason="the run was taken over by another worker")
 # Stands for "COMMIT was sent and got no answer" until the row has been read again.
 _UNKNOWN = Outcome(Status.LOST, reason="the server did not answer the commit before the lease ended")
 _ENDED_ITS_TRANSACTION = (
     'the command ended its own transaction (COMMIT or ROLLBACK); say "transaction": false in args if it must'
 )
+_RECORD_IS_A_WRITE = "a read-only transaction cannot record that the job succeeded"
 
 # What sql/queries/open_sql_run.sql sets for a transaction, for a session that has none.
 _OPEN_AUTOCOMMIT = """
@@ -166,6 +169,11 @@ def _problem_of(task: Task, statements: list[str]) -> str | None:
     return None
 
 
+def _is_lost(connection: Connection, error: DatabaseError) -> bool:
+    """Whether the session is over. What the server's last word was, and whether it was heard, depends on chance."""
+    return connection.closed or error.sqlstate is None or error.diag.severity_nonlocalized in ("FATAL", "PANIC")
+
+
 @dataclass
 class _Script:
     """One job's statements on their way: what they printed and returned.
@@ -197,8 +205,8 @@ class _Script:
                 return await self._in_one_transaction(connection)
             return await self._in_autocommit(connection)
         except DatabaseError as error:
-            self.lost = is_connection_lost(connection, error)
-            return _UNKNOWN if self._committing and connection.closed else self._failure(error, lost=connection.closed)
+            self.lost = _is_lost(connection, error)
+            return _UNKNOWN if self._committing and self.lost else self._failure(error)
 
     async def _in_one_transaction(self, connection: Connection) -> Outcome:
         """Exactly once: lock, statements, `succeeded` and COMMIT on one session."""
@@ -291,6 +299,8 @@ class _Script:
             async with connection.pipeline():
                 await connection.execute("reset session authorization")
                 await connection.execute("reset role")
+        if "timeout" in text:
+            await connection.execute("select set_config(name, '0', true) from unnest(%s::text[]) as name", [_TIMEOUTS])
         if connection.info.encoding != "utf-8":
             await connection.execute("set local client_encoding to 'UTF8'")
 
@@ -322,10 +332,11 @@ class _Script:
     def _failed(self, *, reason: str | None = None, error: str | None = None) -> Outcome:
         return Outcome(Status.FAILED, reason=reason, error=error, output=self.output.render())
 
-    def _failure(self, error: DatabaseError, *, lost: bool) -> Outcome:
+    def _failure(self, error: DatabaseError) -> Outcome:
         text = storable(describe(error))
-        if not lost:
-            return self._failed(error=text)
+        if not self.lost:
+            read_only = self._committing and error.sqlstate == _READ_ONLY
+            return self._failed(error=text, reason=_RECORD_IS_A_WRITE if read_only else None)
         if self._is_transactional:
             # Nothing was committed: the transaction ended with its session.
             reason = "the session was lost; the work was rolled back"

@@ -33,7 +33,7 @@ def test_the_list_says_when_jobs_are_due_how_they_went_and_what_holds_them(cli: 
     result = cli("job", "list")
     assert (result.code, result.err) == (0, "")
     titles, *lines = result.lines
-    assert titles.split() == ["NAME", "KIND", "SCHEDULE", "ZONE", "NEXT", "AT", "LAST", "ENDED", "QUEUE", "PROBLEM"]
+    assert " ".join(titles.split()) == "NAME KIND SCHEDULE ZONE NEXT AT LAST ENDED QUEUE PROBLEM"
     rows = {cells(line)[0]: cells(line) for line in lines}
     assert list(rows) == ["broken", "fine", "late", "off", "over", "paused"]
     assert rows["fine"][1:4] == ["sql", "* * * * *", "Asia/Kolkata"]
@@ -211,20 +211,15 @@ def test_run_queues_a_manual_run_with_its_own_args(cli: Cli, database: Database)
     job_id = add_job(database, "by hand", enabled=False)
     result = cli("job", "run", "by hand", "--args", '{"month": "2027-01"}')
     assert result.code == 0
-    [(run_id, trigger, status, args, owner)] = database.rows(
-        "select id, trigger, status, args, job_id from pgcron.runs"
-    )
+    [(run_id, *facts)] = database.rows("select id, job_id, trigger, status, args from pgcron.runs")
     assert result.out == f"Run {run_id} of job by hand is queued.\n"
-    assert (trigger, status, args, owner) == ("manual", "queued", {"month": "2027-01"}, job_id)
+    assert facts == [job_id, "manual", "queued", {"month": "2027-01"}]
     cli("job", "run", "by hand")
-    assert database.rows("select args from pgcron.runs order by id") == [(args,), (None,)]
+    assert database.rows("select args from pgcron.runs order by id") == [({"month": "2027-01"},), (None,)]
 
 
-def test_remove_asks_and_without_anybody_to_ask_does_nothing(
-    cli: Cli, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_remove_asks_and_without_anybody_to_ask_does_nothing(cli: Cli, database: Database) -> None:
     add_job(database)
-    monkeypatch.setattr("sys.stdin", open("/dev/null"))  # noqa: SIM115 - pytest's own stdin cannot be asked
     result = cli("job", "remove", "job")
     assert (result.code, result.err) == (1, "Error: Nobody is there to be asked. Say --yes to remove it.\n")
     assert database.value("select count(*) from pgcron.jobs") == 1

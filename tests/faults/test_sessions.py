@@ -209,9 +209,18 @@ def test_what_is_queued_while_the_line_is_cut_is_begun_when_it_is_back(stage: St
     stage.add_sql("report")
     worker = stage.ready(lease="60s", poll="300s", dsn=stage.database.dsn_through(line.port))
     stage.wait_status(stage.run_now("report"), "succeeded")
-    stage.wait_for(lambda: stage.sessions(worker, LISTEN), "it listens")
+    stage.wait_for(lambda: stage.sessions(worker, LISTEN) and is_asleep(stage), "it sleeps and listens")
     line.cut()
     run_id = stage.run_now("report")
     line.resume()
-    stage.wait_status(run_id, "succeeded")
+    stage.wait_status(run_id, "succeeded", timeout=15)
     stage.check()
+
+
+def is_asleep(stage: Stage) -> bool:
+    """No session of a worker has done anything for a moment."""
+    busy = (
+        "select count(*) from pg_stat_activity where application_name like 'pgcron %%'"
+        " and (state <> 'idle' or state_change > clock_timestamp() - interval '0.5 seconds')"
+    )
+    return bool(stage.database.value(busy) == 0)

@@ -54,6 +54,7 @@ def test_a_worker_that_wakes_up_after_its_lease_changes_nothing_and_works_again(
 
 def assert_each_loss_is_told_once(worker: Worker, run_ids: list[int]) -> None:
     assert len(worker.events("worker_reaped")) == 1
+    assert worker.events("text") == [], "every line is JSON, also what libraries say"
     assert worker.dropped == Counter(run_ids)
 
 

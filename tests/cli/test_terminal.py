@@ -1,0 +1,112 @@
+"""What a person sees: screens that fit, colours that can be turned off, and questions."""
+
+from __future__ import annotations
+
+import io
+import re
+from contextlib import redirect_stdout
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from pgcron_runner.cli.app import run
+from tests.cli.terminal import on_terminal, without_colours
+from tests.statements.builders import WORKER, add_final, add_planned_job, add_run, register
+from tests.support.databases import Database
+
+SOON = datetime(2100, 1, 1, 12, tzinfo=UTC)
+LONG = "nightly-report-of-the-whole-company-in-all-regions-and-languages"
+
+
+class Screen(io.StringIO):
+    """Takes itself for a terminal, which is quicker than to start one for each screen."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def on_screen(*arguments: str) -> list[str]:
+    with redirect_stdout(Screen()) as screen:
+        run(arguments)
+    return without_colours(screen.getvalue()).splitlines()
+
+
+@pytest.fixture
+def busy(database: Database) -> Database:
+    """Jobs and runs whose texts are longer than any terminal is wide, and hostile."""
+    register(database, WORKER, name="worker-with-a-rather-long-name.example.org", host="host-" * 8, queues=["q" * 60])
+    when = {"schedule": "0,10,20,30,40,50 8-18 * * mon-fri", "timezone": "America/Argentina/Buenos_Aires"}
+    job_id = add_planned_job(database, LONG, next_run_at=SOON, **when)
+    for hours in range(3):
+        add_final(database, job_id, "timed_out", ago=timedelta(hours=hours), error="no such table: " + "x" * 200)
+    add_planned_job(database, "[red]x[/red]\u202e", next_run_at=SOON, command="echo \x1b[31m" + "long " * 100)
+    add_run(database, job_id)
+    broken = add_planned_job(database, "broken", next_run_at=None)
+    database.execute("update pgcron.jobs set problem = %s where id = %s", ("schedule: " + "wrong " * 30, broken))
+    return database
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("job", "list"),
+        ("job", "list", "--problem"),
+        ("job", "show", LONG),
+        ("runs", "list"),
+        ("runs", "list", LONG),
+        ("runs", "show", "1"),
+        ("workers",),
+        ("status",),
+        ("next", "30 2 * * *", "--timezone", "Europe/Berlin", "--from", "2027-03-27T12:00"),
+        ("--help",),
+        ("job", "add", "--help"),
+        ("worker", "--help"),
+    ],
+    ids=lambda value: " ".join(value)[:20] if isinstance(value, tuple) else str(value),
+)
+def test_every_screen_fits(
+    arguments: tuple[str, ...], columns: int, busy: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("PGCRON_DSN", busy.dsn)
+    shown = on_screen(*arguments)
+    assert len(shown) > 1
+    assert max(map(len, shown)) <= columns
+    if arguments[:2] == ("runs", "list"):
+        # Ids, states and times are never cut.
+        timed_out = [line for line in shown if "timed_out" in line]
+        assert sorted(line.split()[0] for line in timed_out) == ["1", "2", "3"]
+        assert all(re.search(r" \d{4}-\d\d-\d\d \d\d:\d\d:\d\d -03:00 ", line) for line in timed_out)
+
+
+def test_a_wide_terminal_shows_more(busy: Database) -> None:
+    narrow, wide = (on_terminal("runs", "list", columns=columns, env={"PGCRON_DSN": busy.dsn}) for columns in (80, 200))
+    assert "REMARK" not in narrow
+    assert "no such table" in wide
+
+
+def test_colours_are_for_terminals_that_want_them(busy: Database) -> None:
+    coloured = on_terminal("runs", "list", columns=80, env={"PGCRON_DSN": busy.dsn})
+    assert re.search(r"\x1b\[31mtimed_out", coloured)
+    plain = on_terminal("runs", "list", columns=80, env={"PGCRON_DSN": busy.dsn, "NO_COLOR": "1"})
+    assert "\x1b[3" not in plain
+    assert "timed_out" in plain
+
+
+def test_no_text_of_a_user_commands_the_terminal(busy: Database) -> None:
+    for arguments in (("job", "list"), ("job", "show", "[red]x[/red]\u202e")):
+        shown = on_terminal(*arguments, columns=140, env={"PGCRON_DSN": busy.dsn, "NO_COLOR": "1"})
+        assert "[red]x[/red]\\u202e" in shown
+        assert set(re.findall(r"\x1b\[[0-9;]*m", shown)) <= {"\x1b[1m", "\x1b[0m"}  # bold titles
+        assert "\u202e" not in shown
+
+
+@pytest.mark.parametrize(("key", "left"), [(b"y\n", 0), (b"n\n", 1), (b"\n", 1)])
+def test_removing_a_job_is_asked_about(key: bytes, left: int, database: Database) -> None:
+    add_planned_job(database, "old", next_run_at=SOON)
+    shown = on_terminal("job", "remove", "old", columns=80, env={"PGCRON_DSN": database.dsn}, keys=key)
+    assert "Remove job old (sql, * * * * *)? [y/N]" in shown
+    assert database.value("select count(*) from pgcron.jobs") == left
+    assert ("Removed job old." in shown) == (left == 0)
+    assert ("Error: Nothing was removed." in shown) == (left == 1)
