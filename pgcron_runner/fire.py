@@ -9,6 +9,7 @@ from pgcron_runner.database import Session
 from pgcron_runner.logs import get_logger
 from pgcron_runner.model import DueJob
 from pgcron_runner.planning import Plan, plan_job
+from pgcron_runner.schedule import zone_data_version
 from pgcron_runner.settings import BATCH
 from pgcron_runner.store import jobs
 from pgcron_runner.store.jobs import Lane
@@ -42,8 +43,33 @@ class Fire:
             replaced = [run_id for plan in plans for run_id in plan.replace]
             if replaced:
                 await jobs.request_replacement(connection, replaced)
-            await jobs.move_jobs_on(connection, plans)
+            await jobs.move_jobs_on(connection, plans, zone_data=zone_data_version(), now=now)
         return Fired(len(due), frozenset(lanes), more=len(due) == limit)
+
+
+class Tidy:
+    """What must be put right beside firing, now and then: runs that waited too long, and times of older zone data."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def step(self, *, now: datetime | None = None) -> int:
+        """One batch of each; returns how many rows were changed."""
+        async with self._session.use() as connection:
+            late = await jobs.close_late_runs(connection, limit=BATCH, now=now)
+            stale = await jobs.replan_for_zone_data(connection, zone_data_version(), limit=BATCH, now=now)
+        if late:
+            log.warning(
+                "runs_too_late", runs=late, consequence="they are closed as missed; more slots or workers would help"
+            )
+        if stale:
+            log.info(
+                "zone_data_is_newer",
+                jobs=stale,
+                release=zone_data_version(),
+                consequence="their next times are computed anew",
+            )
+        return late + stale
 
 
 def _plan(job: DueJob, now: datetime) -> Plan:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -111,12 +111,27 @@ class RetryPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class ExcludedDays:
+    """Days of a calendar on which a job is skipped, both ends included, in the job's own zone."""
+
+    calendar: str
+    first_day: date
+    last_day: date
+    label: str | None = None
+
+    @property
+    def reason(self) -> str:
+        return f"calendar {self.calendar}" + (f": {self.label}" if self.label else "")
+
+
+@dataclass(frozen=True, slots=True)
 class DueJob:
     """A job whose `next_run_at` has come, with all that planning needs.
 
     `planned` is false after an insert or an edit: then nothing at or before `anchored_at` may fire.
     `running_run_ids` and `queued_run_id` (the oldest) are what may be in the way of a new run; they are not
-    looked up for a job that allows overlap.
+    looked up for a job that allows overlap; `queued_count` (at most `catch_up_limit`) only for queue_all.
+    `fired_local` is the local nominal time, without zone, of the last occurrence; None after an edit.
     """
 
     id: int
@@ -139,6 +154,9 @@ class DueJob:
     paused_until: datetime | None = None
     running_run_ids: tuple[int, ...] = ()
     queued_run_id: int | None = None
+    queued_count: int = 0
+    excluded: tuple[ExcludedDays, ...] = ()
+    fired_local: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from itertools import islice
 
 from pgcron_runner.errors import InvalidInput
-from pgcron_runner.model import CatchUp, DueJob, Overlap, Status
-from pgcron_runner.schedule import Schedule, parse_schedule
+from pgcron_runner.model import CatchUp, DueJob, ExcludedDays, Overlap, Status
+from pgcron_runner.schedule import Schedule, check_timezone, parse_schedule
 
 # With catch-up `skip`, an occurrence found this late still counts as on time: a restart of all workers takes less.
 ON_TIME = timedelta(seconds=60)
+_TICK = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +32,17 @@ class PlannedRun:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What firing one job comes to. `next_run_at` None: never again. `replace` are runs to be stopped first."""
+    """What firing one job comes to. `next_run_at` None: never again. `replace` are runs to be stopped first.
+
+    `fired_local` is the local nominal time of the newest occurrence that is now accounted for, None: there was none.
+    """
 
     job_id: int
     runs: tuple[PlannedRun, ...]
     next_run_at: datetime | None
     problem: str | None = None
     replace: tuple[int, ...] = ()
+    fired_local: datetime | None = None
 
 
 def plan_job(job: DueJob, now: datetime) -> Plan:
@@ -48,19 +53,37 @@ def plan_job(job: DueJob, now: datetime) -> Plan:
         )
     except InvalidInput as error:
         return Plan(job.id, (), None, problem=str(error))
-    after = _nothing_at_or_before(job)
+    after = _after_what_has_fired(job, schedule, _nothing_at_or_before(job))
     until = now if job.ends_at is None else min(now, job.ends_at)
     runs, replace = _due_runs(job, schedule, after, until, now) if after < until else ((), ())
-    return Plan(job.id, runs, _next_run_at(job, schedule, max(after, now)), replace=replace)
+    fired_local = max(run.missed_until or run.scheduled_for for run in runs) if runs else None
+    return Plan(
+        job.id,
+        runs,
+        _next_run_at(job, schedule, max(after, now)),
+        replace=replace,
+        fired_local=None if fired_local is None else _local(job, fired_local),
+    )
 
 
 def _nothing_at_or_before(job: DueJob) -> datetime:
     """The instant after which occurrences count: the anchor after an edit, else just before the planned time."""
-    tick = timedelta(microseconds=1)
-    after = job.next_run_at - tick if job.planned else job.anchored_at
+    after = job.next_run_at - _TICK if job.planned else job.anchored_at
     # starts_at itself may be an occurrence; a pause until nine lets nine o'clock through.
-    bounds = [bound - tick for bound in (job.starts_at, job.paused_until) if bound is not None]
+    bounds = [bound - _TICK for bound in (job.starts_at, job.paused_until) if bound is not None]
     return max([after, *bounds])
+
+
+def _after_what_has_fired(job: DueJob, schedule: Schedule, after: datetime) -> datetime:
+    """Past the occurrence that has fired already, where newer zone data puts the same local time at a later instant."""
+    if job.planned or job.fired_local is None:
+        return after
+    following = schedule.next_after(after)
+    return following if following is not None and _local(job, following) == job.fired_local else after
+
+
+def _local(job: DueJob, instant: datetime) -> datetime:
+    return instant.astimezone(check_timezone(job.timezone)).replace(tzinfo=None)
 
 
 def _next_run_at(job: DueJob, schedule: Schedule, after: datetime) -> datetime | None:
@@ -71,38 +94,65 @@ def _next_run_at(job: DueJob, schedule: Schedule, after: datetime) -> datetime |
 def _due_runs(
     job: DueJob, schedule: Schedule, after: datetime, until: datetime, now: datetime
 ) -> tuple[tuple[PlannedRun, ...], tuple[int, ...]]:
-    """Rows for all occurrences in (after, until]: the ones to run, and at most one `missed` row for the rest."""
-    wanted = _caught_up(job, schedule, after, until, now)
-    missed = _missed(job, schedule, after, until, wanted)
-    runs, replace = _overlapped(job, wanted)
-    return (*missed, *runs), replace
+    """Rows for all occurrences in (after, until]: the ones to run, the excluded, and at most one `missed` row for the rest."""
+    chosen = _caught_up(job, schedule, after, until, now)
+    missed = _missed(job, schedule, after, until, chosen)
+    excluded = {occurrence: days for occurrence in chosen if (days := _exclusion(job, occurrence)) is not None}
+    runs, replace = _overlapped(job, [occurrence for occurrence in chosen if occurrence not in excluded])
+    skipped = [PlannedRun(job.id, at, at, Status.SKIPPED, days.reason) for at, days in excluded.items()]
+    return (*missed, *skipped, *runs), replace
 
 
 def _caught_up(job: DueJob, schedule: Schedule, after: datetime, until: datetime, now: datetime) -> list[datetime]:
-    """The occurrences to run, oldest first; the newest one is found directly, never by a walk from the last run."""
+    """The occurrences that get a row of their own, oldest first: those to run, and excluded ones in their place.
+
+    The newest one is found directly, never by a walk from the last run.
+    """
     window = job.catch_up_window or (ON_TIME if job.catch_up is CatchUp.SKIP else None)
     # The window is inclusive: an occurrence exactly as old as it still counts.
-    oldest = after if window is None else max(after, now - window - timedelta(microseconds=1))
+    oldest = after if window is None else max(after, now - window - _TICK)
     if job.catch_up is CatchUp.ALL:
         return list(islice(schedule.between(oldest, until), job.catch_up_limit))
-    latest = schedule.prev_before(until + timedelta(microseconds=1))
-    return [latest] if latest is not None and latest > oldest else []
+    latest = schedule.prev_before(until + _TICK)
+    if latest is None or latest <= oldest:
+        return []
+    days = _exclusion(job, latest)
+    earlier = None if days is None else _latest_wanted(job, schedule, latest)
+    return [latest] if earlier is None or earlier <= oldest else [earlier, latest]
+
+
+def _latest_wanted(job: DueJob, schedule: Schedule, before: datetime) -> datetime | None:
+    """The last occurrence before an excluded one that is not excluded itself; whole ranges are passed over at once."""
+    zone = check_timezone(job.timezone)
+    latest: datetime | None = before
+    while latest is not None and (days := _exclusion(job, latest)) is not None:
+        midnight = datetime.combine(days.first_day, time.min, tzinfo=zone)
+        latest = schedule.prev_before(min(midnight.astimezone(UTC), latest))
+    return latest
+
+
+def _exclusion(job: DueJob, occurrence: datetime) -> ExcludedDays | None:
+    """The days of a calendar that an occurrence falls on, by its local date."""
+    if not job.excluded:
+        return None
+    day = _local(job, occurrence).date()
+    return next((days for days in job.excluded if days.first_day <= day <= days.last_day), None)
 
 
 def _missed(
-    job: DueJob, schedule: Schedule, after: datetime, until: datetime, wanted: Sequence[datetime]
+    job: DueJob, schedule: Schedule, after: datetime, until: datetime, chosen: Sequence[datetime]
 ) -> list[PlannedRun]:
-    if job.planned and len(wanted) == 1 and wanted[0] == job.next_run_at:
+    if job.planned and len(chosen) == 1 and chosen[0] == job.next_run_at:
         return []  # the everyday case: the planned time itself, and nothing else has come due since
-    count = schedule.count_between(after, until) - len(wanted)
+    count = schedule.count_between(after, until) - len(chosen)
     if count <= 0:
         return []
-    last = schedule.prev_before(until + timedelta(microseconds=1))
-    first = schedule.next_after(after)
-    if wanted and wanted[0] == first:
-        first = schedule.next_after(wanted[-1])
-    if wanted and wanted[-1] == last:
-        last = schedule.prev_before(wanted[0])
+    taken = set(chosen)
+    first, last = schedule.next_after(after), schedule.prev_before(until + _TICK)
+    while first in taken:
+        first = schedule.next_after(first)
+    while last in taken:
+        last = schedule.prev_before(last)
     assert first is not None
     assert last is not None
     reason = (
@@ -118,22 +168,28 @@ def _overlapped(job: DueJob, wanted: Sequence[datetime]) -> tuple[list[PlannedRu
     runs: list[PlannedRun] = []
     running = job.running_run_ids[0] if job.running_run_ids else None
     queued: int | str | None = job.queued_run_id
+    places = job.catch_up_limit - job.queued_count
     for occurrence in wanted:
-        reason = _in_the_way(job.overlap, running, queued)
+        reason = _in_the_way(job, running, queued, places)
         if reason is None:
             runs.append(PlannedRun(job.id, occurrence, occurrence + _delay(job), Status.QUEUED))
             queued = queued or f"of {occurrence:%Y-%m-%d %H:%M:%SZ}"
+            places -= 1
         else:
             runs.append(PlannedRun(job.id, occurrence, occurrence, Status.SKIPPED, reason))
     replaced = job.overlap is Overlap.REPLACE and any(run.status is Status.QUEUED for run in runs)
     return runs, job.running_run_ids if replaced else ()
 
 
-def _in_the_way(overlap: Overlap, running: int | None, queued: int | str | None) -> str | None:
+def _in_the_way(job: DueJob, running: int | None, queued: int | str | None, places: int) -> str | None:
     """Why an occurrence must be skipped; None: it need not."""
-    match overlap:
-        case Overlap.ALLOW | Overlap.QUEUE_ALL:
+    match job.overlap:
+        case Overlap.ALLOW:
             return None
+        case Overlap.QUEUE_ALL:
+            return (
+                None if places > 0 else f"overlap: {job.catch_up_limit} runs are queued already, from run {queued} on"
+            )
         case Overlap.QUEUE_ONE | Overlap.REPLACE:
             return None if queued is None else f"overlap: run {queued} is still queued"
         case Overlap.SKIP:

@@ -23,7 +23,7 @@ from pgcron_runner.execute import Execute
 from pgcron_runner.execution.processes import Guard
 from pgcron_runner.execution.runners import Runners
 from pgcron_runner.finish import Finish
-from pgcron_runner.fire import Fire
+from pgcron_runner.fire import Fire, Tidy
 from pgcron_runner.heartbeat import Beaten, Heartbeat
 from pgcron_runner.leases import ClockWatch, beat_interval, own_deadline
 from pgcron_runner.logs import get_logger
@@ -42,6 +42,7 @@ log = get_logger(__name__)
 # With so many ends waiting to be written, something is wrong with the database: nothing new is begun.
 _TOO_MANY_UNRECORDED = 4 * BATCH
 _PRUNE_EVERY = 60.0
+_TIDY_EVERY = 15.0
 _LISTEN_PROOF = 30.0
 # How long a job is left alone whose lock somebody outside holds.
 _REFUSED_FOR = 1.0
@@ -80,6 +81,7 @@ class Tenure:
         self._finish = Finish(self._record, self._control, self.id)
         self._heartbeat = Heartbeat(self._control, self.id)
         self._reap = Reap(self._record, self.id, self._lease)
+        self._tidy = Tidy(self._record)
         self._prune = Prune(self._record)
         beat = beat_interval(self._lease)
         stagger = random.uniform(0, beat)  # noqa: S311 - no secret
@@ -93,6 +95,7 @@ class Tenure:
             Loop("watchdog", self._watchdog_step, interval=beat),
             Loop("listen", self._listen_step, interval=0.0),
             Loop("reap", self._reap_step, interval=beat, delay=stagger),
+            Loop("tidy", self._tidy_step, interval=_TIDY_EVERY, delay=stagger),
             Loop("prune", self._prune_step, interval=_PRUNE_EVERY, delay=stagger * 5),
         )
 
@@ -356,6 +359,10 @@ class Tenure:
 
     async def _reap_step(self) -> float | None:
         await self._reap.step()
+        return None
+
+    async def _tidy_step(self) -> float | None:
+        await self._tidy.step()
         return None
 
     async def _prune_step(self) -> float | None:

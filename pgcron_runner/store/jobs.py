@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 from pgcron_runner.database import Connection
-from pgcron_runner.model import CatchUp, DstGap, DstRepeat, DueJob, Overlap
+from pgcron_runner.model import CatchUp, DstGap, DstRepeat, DueJob, ExcludedDays, Overlap
 from pgcron_runner.planning import Plan
 from pgcron_runner.statements import query
 
@@ -27,7 +27,7 @@ async def lock_due_jobs(
 ) -> list[tuple[DueJob, datetime]]:
     """Locks up to `limit` jobs whose time has come and that nobody else has locked; with each, the time to plan by."""
     cursor = await connection.execute(query("due_jobs"), {"limit": limit, "now": now}, binary=True)
-    return [(_due_job(row), row[20]) for row in await cursor.fetchall()]
+    return [(_due_job(row), row[23]) for row in await cursor.fetchall()]
 
 
 def _due_job(row: Sequence[Any]) -> DueJob:
@@ -52,6 +52,12 @@ def _due_job(row: Sequence[Any]) -> DueJob:
         paused_until=row[17],
         running_run_ids=tuple(row[18]),
         queued_run_id=row[19],
+        queued_count=row[20],
+        excluded=tuple(
+            ExcludedDays(calendar, date.fromisoformat(first), date.fromisoformat(last), label)
+            for calendar, first, last, label in row[21] or ()
+        ),
+        fired_local=row[22],
     )
 
 
@@ -83,13 +89,45 @@ async def request_replacement(connection: Connection, run_ids: Sequence[int]) ->
     await connection.execute(query("request_replacement"), {"run_ids": list(run_ids)})
 
 
-async def move_jobs_on(connection: Connection, plans: Sequence[Plan]) -> None:
-    """Sets the next time, or the problem, of every planned job."""
+async def move_jobs_on(
+    connection: Connection, plans: Sequence[Plan], *, zone_data: str = "", now: datetime | None = None
+) -> None:
+    """Sets the next time, or the problem, of every planned job; `zone_data` is the release it was computed with."""
     await connection.execute(
         query("move_jobs_on"),
         {
             "job_ids": [plan.job_id for plan in plans],
             "next_run_at": [plan.next_run_at for plan in plans],
             "problems": [plan.problem for plan in plans],
+            "fired_local": [plan.fired_local for plan in plans],
+            "zone_data": zone_data,
+            "now": now,
         },
     )
+
+
+async def replan_for_zone_data(
+    connection: Connection, zone_data: str, *, limit: int, now: datetime | None = None
+) -> int:
+    """Has jobs planned anew whose next time was computed with older zone data; returns how many."""
+    return await _count(connection, "replan_for_zone_data", {"zone_data": zone_data, "limit": limit, "now": now})
+
+
+async def close_late_runs(connection: Connection, *, limit: int, now: datetime | None = None) -> int:
+    """Closes queued runs as missed that waited longer than their job allows; returns how many."""
+    return await _count(connection, "close_late_runs", {"limit": limit, "now": now})
+
+
+async def insert_backfill(
+    connection: Connection, job_id: int, times: Sequence[datetime], *, overlap: Overlap, now: datetime | None = None
+) -> int:
+    """Queues runs for nominal times that are to be filled in; returns how many were made."""
+    parameters = {"job_id": job_id, "times": list(times), "overlap": overlap.value, "now": now}
+    return await _count(connection, "insert_backfill", parameters)
+
+
+async def _count(connection: Connection, name: str, parameters: dict[str, Any]) -> int:
+    cursor = await connection.execute(query(name), parameters)
+    row = await cursor.fetchone()
+    assert row is not None
+    return int(row[0])

@@ -73,6 +73,7 @@ create table pgcron.jobs (
     priority         smallint not null default 0,
     starts_at        timestamptz check (isfinite(starts_at)),
     ends_at          timestamptz check (isfinite(ends_at)),
+    exclude          text[] not null default '{}',
     jitter           interval not null default '0' check (isfinite(jitter) and jitter >= '0' and jitter <= '1 day'),
     timeout          interval not null default '1 hour' check (isfinite(timeout) and timeout > '0' and timeout <= '1 year'),
     kill_grace       interval not null default '10 seconds' check (isfinite(kill_grace) and kill_grace >= '0' and kill_grace <= '1 hour'),
@@ -102,7 +103,10 @@ create table pgcron.jobs (
     dst_repeat       text not null default 'first' check (dst_repeat in ('first', 'last', 'both')),
     planned          boolean not null default false,
     anchored_at      timestamptz not null default clock_timestamp(),
+    fired_until      timestamptz,
+    fired_local      timestamp,
     next_run_at      timestamptz,
+    zone_data        text,
     problem          text,
     created_at       timestamptz not null default now(),
     updated_at       timestamptz not null default now(),
@@ -111,6 +115,7 @@ create table pgcron.jobs (
 ) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
 
 -- Leads with the due time: what lies in the future costs the search nothing.
+create index jobs_with_a_deadline on pgcron.jobs (id) where catch_up_window is not null or catch_up = 'skip';
 create index jobs_due on pgcron.jobs (next_run_at, id) where enabled and next_run_at is not null;
 
 comment on table pgcron.jobs is 'What to run and when. Five columns are enough: name, schedule, timezone, kind, command. Rows may be inserted, edited and deleted by hand at any time.';
@@ -127,6 +132,7 @@ comment on column pgcron.jobs.queue is 'Which workers may run it: those started 
 comment on column pgcron.jobs.priority is 'Higher goes first among the due runs of a queue.';
 comment on column pgcron.jobs.starts_at is 'No occurrence before this instant.';
 comment on column pgcron.jobs.ends_at is 'No occurrence after this instant.';
+comment on column pgcron.jobs.exclude is 'Names of calendars: an occurrence on one of their days is skipped, and its row names the calendar.';
 comment on column pgcron.jobs.jitter is 'Starts are spread over this much time after the nominal time; the delay of one job is always the same.';
 comment on column pgcron.jobs.timeout is 'How long one attempt may take before it is stopped as timed_out.';
 comment on column pgcron.jobs.kill_grace is 'How long a stopped command may take to end after TERM before it is killed.';
@@ -156,10 +162,36 @@ comment on column pgcron.jobs.dst_gap is 'A fixed time that the clock jumps over
 comment on column pgcron.jobs.dst_repeat is 'A fixed time that the clock shows twice: run on the first pass, the last, or both.';
 comment on column pgcron.jobs.planned is 'Set by workers: next_run_at was computed from this schedule. False after an insert or edit, for less than a second.';
 comment on column pgcron.jobs.anchored_at is 'The schedule counts from here: when the job was made, edited, enabled or resumed. Nothing at or before it ever fires.';
+comment on column pgcron.jobs.fired_until is 'Set by workers: up to here every occurrence is accounted for.';
+comment on column pgcron.jobs.fired_local is 'Set by workers: local nominal time of the last occurrence, so that new zone data cannot fire it twice.';
+comment on column pgcron.jobs.zone_data is 'Set by workers: release of the zone data that next_run_at was computed with. Newer data computes it anew.';
 comment on column pgcron.jobs.next_run_at is 'Set by workers: the next nominal time. Null: never again, manual, disabled, or it has a problem.';
 comment on column pgcron.jobs.problem is 'Set by workers: why this job cannot be scheduled. Any edit of the schedule or zone clears it.';
 comment on column pgcron.jobs.created_at is 'When the row was made.';
 comment on column pgcron.jobs.updated_at is 'When its definition last changed.';
+
+-- -------------------------------------------------------------------------------------------- calendars
+
+create table pgcron.calendars (
+    name        text primary key check (name ~ '^[A-Za-z0-9_.:-]{1,63}$'),
+    description text
+);
+create table pgcron.calendar_days (
+    calendar  text not null references pgcron.calendars on update cascade on delete cascade,
+    first_day date not null check (isfinite(first_day)),
+    last_day  date not null check (isfinite(last_day)),
+    label     text,
+    primary key (calendar, first_day, last_day),
+    constraint last_day_not_before_first check (last_day >= first_day)
+);
+comment on table pgcron.calendars is 'Named sets of days on which jobs that say so are skipped: holidays, freezes.';
+comment on column pgcron.calendars.name is 'What jobs.exclude names.';
+comment on column pgcron.calendars.description is 'What it is for.';
+comment on table pgcron.calendar_days is 'The days of a calendar, as ranges with both ends included, in each job''s own zone.';
+comment on column pgcron.calendar_days.calendar is 'The calendar.';
+comment on column pgcron.calendar_days.first_day is 'First day.';
+comment on column pgcron.calendar_days.last_day is 'Last day; the same for a single one.';
+comment on column pgcron.calendar_days.label is 'What the days are, such as New Year. The skipped run says it.';
 
 -- ------------------------------------------------------------------------------------------------- runs
 
@@ -174,6 +206,7 @@ create table pgcron.runs (
     scheduled_for       timestamptz not null,
     run_at              timestamptz not null,
     attempt             integer not null default 1 check (attempt > 0),
+    backfill            boolean not null default false,
     status              text not null default 'queued' check (status in
                         ('queued', 'running', 'succeeded', 'failed', 'timed_out', 'cancelled', 'interrupted', 'lost', 'skipped', 'missed')),
     reason              text,
@@ -204,8 +237,9 @@ create table pgcron.runs (
     constraint missed_has_a_range check ((status = 'missed') = (missed_count is not null) and (missed_count is null) = (missed_until is null))
 ) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.02);
 
--- An occurrence happens once, and each attempt at it is one row. Serves a job's history too.
-create unique index runs_occurrence on pgcron.runs (job_id, scheduled_for, attempt);
+-- An occurrence happens once, may be filled in once more by a backfill, and each attempt at it is one row. Serves a job's
+-- history too.
+create unique index runs_occurrence on pgcron.runs (job_id, scheduled_for, backfill, attempt);
 -- Never two at once: an exclusive job has lane 1 only, one that allows overlap has lanes 1 to max_running.
 create unique index runs_running on pgcron.runs (job_id, lane) include (max_running) where status = 'running';
 create index runs_running_by_worker on pgcron.runs (worker_id) where status = 'running';
@@ -224,6 +258,7 @@ comment on column pgcron.runs.trigger is 'Why the run exists: schedule, manual, 
 comment on column pgcron.runs.scheduled_for is 'The nominal time. With status missed: the first of the missed ones.';
 comment on column pgcron.runs.run_at is 'When it may start: the nominal time plus jitter, or the end of a retry''s pause.';
 comment on column pgcron.runs.attempt is '1 for the first attempt; a retry is a new row with the next number.';
+comment on column pgcron.runs.backfill is 'True: made by a backfill, and so are its retries. It stands beside what happened at the time.';
 comment on column pgcron.runs.status is 'queued, running, or final: succeeded, failed, timed_out, cancelled, interrupted (by a stopping worker), lost (its worker vanished), skipped (overlap), missed (nobody was there, or too late).';
 comment on column pgcron.runs.reason is 'Why it ended as it did, in words, where the status alone does not say it.';
 comment on column pgcron.runs.max_running is 'How many runs of the job may be running while this one is: 1 unless the job allows overlap; null is no limit.';
@@ -473,6 +508,13 @@ begin
             end if;
         end if;
     end loop;
+    select named into bad_key from unnest(new.exclude) as named
+     where not exists (select from pgcron.calendars c where c.name = named) limit 1;
+    if found then
+        raise exception 'exclude: there is no calendar %', coalesce(quote_literal(bad_key), 'null')
+            using errcode = 'foreign_key_violation', column = 'exclude',
+            hint = 'Add it first: insert into pgcron.calendars (name) values (''holidays'').';
+    end if;
     select key into bad_key from jsonb_each(new.env) where jsonb_typeof(value) <> 'string' or key !~ '^[A-Za-z_][A-Za-z0-9_]*$' limit 1;
     if found then
         raise exception 'env: % is not a variable name with a string value', quote_literal(bad_key)
@@ -494,6 +536,7 @@ begin
     -- Due at once, so that a worker plans it; nothing at or before anchored_at fires.
     new.planned := false;
     new.problem := null;
+    new.fired_local := null;
     new.next_run_at := case when new.enabled then new.anchored_at end;
     return new;
 end $$;
@@ -505,7 +548,7 @@ create trigger check_job before insert or update of
     name, kind, command, args, schedule, timezone, enabled, paused_until, queue, priority, starts_at, ends_at, jitter, timeout,
     kill_grace, overlap, max_running, catch_up, catch_up_window, catch_up_limit, max_attempts, retry_delay, retry_backoff,
     retry_max_delay, memory_limit_mb, output_limit_kb, env, env_from, working_dir, late_after, long_after, history, keep_for,
-    tags, owner, source, dst_gap, dst_repeat
+    tags, owner, source, dst_gap, dst_repeat, exclude, anchored_at
     on pgcron.jobs for each row execute function pgcron.check_job();
 
 create function pgcron.withdraw_queued_runs() returns trigger language plpgsql set search_path = pg_catalog, pg_temp as $$

@@ -5,23 +5,28 @@
 -- Rows: the claimed runs with their job's definition; and, with id null, the jobs whose lock somebody else has: their runs
 -- stay queued. The last column counts the candidates: as many as `limit` means that there may be more.
 with candidates as materialized (
-    select r.id, r.job_id, r.run_at, case when j.overlap = 'allow' then j.max_running else 1 end as max_running
+    select r.id, r.job_id, r.run_at, b.max_running
       from pgcron.runs r
      cross join lateral (
         -- Looked up by its key for each candidate in turn: `offset 0` keeps the planner from joining all jobs first.
         select * from pgcron.jobs where id = r.job_id offset 0) j
+     -- What the job says of overlap; a backfill may have said otherwise for its own runs.
+     cross join lateral (
+        select case when r.backfill then r.max_running when j.overlap = 'allow' then j.max_running else 1 end as max_running) b
      where r.status = 'queued' and r.queue = %(queue)s and r.priority = %(priority)s
        and r.run_at <= coalesce(%(now)s::timestamptz, now())
        and j.kind = any(%(kinds)s::text[])
        and r.job_id <> all(%(refused)s::int[])
+       -- Too late to be begun: it is about to be closed as missed.
+       and (r.trigger <> 'schedule' or coalesce(r.run_at >= coalesce(%(now)s::timestamptz, now())
+            - coalesce(j.catch_up_window, case when j.catch_up = 'skip' then interval '60 seconds' end), true))
        and (r.trigger not in ('schedule', 'retry')
             or j.enabled and (j.paused_until is null or j.paused_until <= coalesce(%(now)s::timestamptz, now())))
        -- Jobs that are full already, all at once: the backlog of a busy one is passed over without a look at each run.
        and r.job_id <> all(array(
            select b.job_id from pgcron.runs b where b.status = 'running' group by b.job_id having count(*) >= min(b.max_running)))
-       and (j.overlap = 'allow' and j.max_running is null
-            or (select count(*) from pgcron.runs b where b.status = 'running' and b.job_id = r.job_id)
-               < case when j.overlap = 'allow' then j.max_running else 1 end)
+       and (b.max_running is null
+            or (select count(*) from pgcron.runs o where o.status = 'running' and o.job_id = r.job_id) < b.max_running)
      order by r.run_at, r.id
      limit %(limit)s
        for update of r skip locked

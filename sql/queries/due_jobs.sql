@@ -1,4 +1,4 @@
--- Fire, first step: locks jobs whose next_run_at has come, with what planning must know of their live runs;
+-- Fire, first step: locks jobs whose next_run_at has come, with what planning must know of their live runs and calendars;
 -- the last columns are the time that planning goes by, and a setting: this
 -- transaction need not be flushed by itself, since nothing begins before a claim, whose COMMIT flushes all before it.
 -- FOR NO KEY UPDATE: a finishing run's insert must not wait on the foreign key. No row: nothing due, or others have it.
@@ -8,6 +8,13 @@ select j.id, j.name, j.schedule, j.timezone, j.planned, j.anchored_at, j.next_ru
            select r.id from pgcron.runs r where r.job_id = j.id and r.status = 'running' order by r.id limit 100) else '{}' end as running_run_ids,
        case when j.overlap <> 'allow' then (
            select min(r.id) from pgcron.runs r where r.job_id = j.id and r.status = 'queued') end as queued_run_id,
+       case when j.overlap = 'queue_all' then (
+           select count(*) from (select from pgcron.runs r where r.job_id = j.id and r.status = 'queued' limit j.catch_up_limit) q)
+           else 0 end as queued_count,
+       case when j.exclude <> '{}' then (
+           select jsonb_agg(jsonb_build_array(d.calendar, d.first_day, d.last_day, d.label) order by d.first_day)
+             from pgcron.calendar_days d where d.calendar = any(j.exclude)) end as excluded,
+       j.fired_local,
        coalesce(%(now)s::timestamptz, now()) as now, (select set_config('synchronous_commit', 'off', true))
   from pgcron.jobs j
  where j.enabled and j.next_run_at <= coalesce(%(now)s::timestamptz, now())

@@ -20,16 +20,16 @@ with outcome as materialized (
       from outcome o
      where r.id = o.run_id and r.worker_id = %(worker_id)s and r.status = 'running'
        and (select count(*) from retried_jobs) >= 0 -- always true: it makes the locks come first
-    returning r.id, r.job_id, r.scheduled_for, r.attempt, r.args, r.state, o.retry_in
+    returning r.id, r.job_id, r.scheduled_for, r.attempt, r.backfill, r.max_running, r.args, r.state, o.retry_in
 ), retried as (
-    insert into pgcron.runs (job_id, job_name, kind, queue, priority, trigger, scheduled_for, run_at, attempt, parent_run_id,
-                             args, state, max_running)
+    insert into pgcron.runs (job_id, job_name, kind, queue, priority, trigger, scheduled_for, run_at, attempt, backfill,
+                             parent_run_id, args, state, max_running)
     select j.id, j.name, j.kind, j.queue, j.priority, 'retry', f.scheduled_for,
-           coalesce(%(now)s::timestamptz, clock_timestamp()) + make_interval(secs => f.retry_in), f.attempt + 1, f.id,
-           f.args, f.state, case when j.overlap = 'allow' then j.max_running else 1 end
+           coalesce(%(now)s::timestamptz, clock_timestamp()) + make_interval(secs => f.retry_in), f.attempt + 1, f.backfill,
+           f.id, f.args, f.state, case when f.backfill then f.max_running when j.overlap = 'allow' then j.max_running else 1 end
       from finished f join pgcron.jobs j on j.id = f.job_id
      where f.retry_in is not null and j.enabled
        and (j.paused_until is null or j.paused_until <= coalesce(%(now)s::timestamptz, clock_timestamp()))
-    on conflict (job_id, scheduled_for, attempt) do nothing
+    on conflict (job_id, scheduled_for, backfill, attempt) do nothing
 )
 select id from finished

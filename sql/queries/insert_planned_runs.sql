@@ -12,7 +12,7 @@ with planned as (
            case when j.overlap = 'allow' then j.max_running else 1 end, p.missed_count, p.missed_until,
            case when p.status <> 'queued' then coalesce(%(now)s::timestamptz, clock_timestamp()) end
       from planned p join pgcron.jobs j on j.id = p.job_id
-    on conflict (job_id, scheduled_for, attempt) do nothing
+    on conflict (job_id, scheduled_for, backfill, attempt) do nothing
     returning status, queue, priority
 )
 select distinct i.queue, i.priority, q.max_running
