@@ -223,7 +223,10 @@ def explain(error: psycopg.Error) -> PgcronError:
     for pattern, sentence in _OUTAGES:
         if re.search(pattern, text):
             return DatabaseUnavailable(f"{sentence}: {text}")
-    return DatabaseUnavailable(f"Postgres cannot be reached: {text}")
+    # Classes 08, 53 and 57P: the connection, the server's resources, its operators. Others are about one statement.
+    if error.sqlstate is None or error.sqlstate.startswith(("08", "53", "57P")):
+        return DatabaseUnavailable(f"Postgres cannot be reached: {text}")
+    return DatabaseRefused(f"Postgres refuses: {text}")
 
 
 def is_connection_lost(connection: Connection, error: BaseException) -> bool:

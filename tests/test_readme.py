@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import StartWorker
 from tests.support.databases import Database
 from tests.support.waiting import eventually
 
@@ -51,9 +52,12 @@ def test_the_readme_is_as_long_as_it_should_be_and_begins_with_two_one_liners() 
 
 @pytest.mark.slow
 def test_every_command_works_in_the_order_of_the_page(
-    database: Database, environment: dict[str, str], tmp_path: Path
+    database: Database, environment: dict[str, str], tmp_path: Path, start_worker: StartWorker
 ) -> None:
     assert len(commands()) > 15
+    # `status` is content only where a worker lives.
+    start_worker()
+    eventually(lambda: database.value("select count(*) from pgcron.workers"))
     for command in commands():
         if command.startswith("export PGCRON_DSN="):
             assert "postgresql://" in command

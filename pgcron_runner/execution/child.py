@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
-    from types import FrameType
+    from types import FrameType, TracebackType
 
 CANNOT_IMPORT = "launch failed: the function cannot be imported"
+CANNOT_KEEP = "the function returned what cannot be kept"
+_PID = os.getpid()
+_OWN_FOLDER = os.path.dirname(__file__) + os.sep
 _TRACEBACK_LINES = 20
 _MOST_CHARACTERS = 16_384
-_IMPORT_MACHINERY = "<frozen importlib"
+_IMPORT_MACHINERY = ("<frozen importlib", importlib.__file__)
 
 
 class NoFunctionError(Exception):
@@ -53,22 +56,24 @@ def describe(error: BaseException) -> str:
     """The exception in one line, and the end of its traceback, from where it has left our own code."""
     import traceback
 
-    _skip_own_frames(error)
+    error.__traceback__ = _behind_own_code(error.__traceback__)
     try:
         headline = f"{type(error).__name__}: {error}"
     except Exception:  # an exception of the job's may fail even at this
         headline = f"{type(error).__name__} (its message cannot be shown)"
     lines = "".join(traceback.format_exception(error)).rstrip().splitlines()
+    if error.__traceback__ is None and error.__cause__ is None and error.__context__ is None:
+        return headline[:_MOST_CHARACTERS]
     tail = "\n".join(lines[-_TRACEBACK_LINES:])
     return f"{headline[:_MOST_CHARACTERS]}\n{tail[-_MOST_CHARACTERS:]}"
 
 
 def exit_code_of(error: SystemExit) -> int | None:
-    """The code of `sys.exit(...)` as the shell would see it; None where it was given a text."""
+    """The exit code that `sys.exit(...)` asks for, 0 only where it was 0 or nothing; None where it was a text."""
     code = error.code
-    if code is None:
+    if code is None or code == 0:
         return 0
-    return code & 0xFF if isinstance(code, int) else None
+    return (code & 0xFF or 1) if isinstance(code, int) else None
 
 
 def main(folder: str) -> int:
@@ -91,7 +96,7 @@ def _attempt(target: str, keywords: dict[str, Any]) -> tuple[int, dict[str, Any]
         reason = None
         returned = function(**keywords)
         if hasattr(returned, "__await__"):
-            returned = awaited(returned)
+            returned = _awaited(returned)
     except SystemExit as error:
         code = exit_code_of(error)
         if code == 0 and reason is None:
@@ -102,15 +107,34 @@ def _attempt(target: str, keywords: dict[str, Any]) -> tuple[int, dict[str, Any]
     try:
         json.dumps(returned, allow_nan=False)
     except Exception as error:
-        return 1, {"error": f"the function returned what JSON cannot hold: {describe(error)}"}
+        return 1, {"error": f"{CANNOT_KEEP}: JSON cannot hold it: {error}"}
     return 0, {"result": returned}
 
 
-def awaited(awaitable: Awaitable[Any]) -> Any:
+def _awaited(awaitable: Awaitable[Any]) -> Any:
     import asyncio
 
     async def wait() -> Any:
-        return await awaitable
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        cancel, cancelled = task.cancel, False
+
+        def terminate(signum: int, frame: FrameType | None) -> None:
+            nonlocal cancelled
+            if asyncio.current_task(loop) is not None:
+                _terminate(signum, frame)
+            # The loop is asleep: what is to be stopped is where the task waits.
+            cancelled = True
+            signal.signal(signum, _terminate)
+            loop.call_soon_threadsafe(cancel)
+
+        signal.signal(signal.SIGTERM, terminate)
+        try:
+            return await awaitable
+        except asyncio.CancelledError as error:
+            if cancelled:
+                raise Terminated().with_traceback(error.__traceback__) from None
+            raise
 
     return asyncio.run(wait())
 
@@ -123,17 +147,16 @@ def _print_and_describe(error: BaseException) -> str:
     return text
 
 
-def _skip_own_frames(error: BaseException) -> None:
-    trace = error.__traceback__
-    while trace is not None and _is_own(trace.tb_frame):
+def _behind_own_code(trace: TracebackType | None) -> TracebackType | None:
+    """The part of a traceback that is the job's: behind our last frame in it, and behind the import we asked for."""
+    begin = trace
+    while trace is not None:
+        if trace.tb_next is not None and trace.tb_frame.f_code.co_filename.startswith(_OWN_FOLDER):
+            begin = trace.tb_next
         trace = trace.tb_next
-    if trace is not None:
-        error.__traceback__ = trace
-
-
-def _is_own(frame: FrameType) -> bool:
-    path = frame.f_code.co_filename
-    return path.startswith((_OWN_FOLDER, _IMPORT_MACHINERY)) or path == importlib.__file__
+    while begin is not None and begin.tb_frame.f_code.co_filename.startswith(_IMPORT_MACHINERY):
+        begin = begin.tb_next
+    return begin
 
 
 def _search_path(workers: Iterable[str]) -> list[str]:
@@ -149,9 +172,6 @@ def _terminate(signum: int, frame: FrameType | None) -> None:
         os.kill(os.getpid(), signum)
     raise Terminated
 
-
-_PID = os.getpid()
-_OWN_FOLDER = os.path.dirname(__file__) + os.sep
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1]))

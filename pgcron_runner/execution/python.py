@@ -14,7 +14,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -152,9 +152,13 @@ def _is_coroutine_function(function: Callable[..., Any]) -> bool:
 def _call(function: Callable[..., Any], keywords: dict[str, Any]) -> Outcome:
     try:
         returned = function(**keywords)
-        return _returned(child.awaited(returned) if hasattr(returned, "__await__") else returned)
+        return _returned(asyncio.run(_awaited(returned)) if hasattr(returned, "__await__") else returned)
     except BaseException as error:
         return _raised(error)
+
+
+async def _awaited(awaitable: Awaitable[Any]) -> Any:
+    return await awaitable
 
 
 def _returned(value: Any) -> Outcome:
@@ -163,7 +167,7 @@ def _returned(value: Any) -> Outcome:
     try:
         return Outcome(Status.SUCCEEDED, result=storable_result(value))
     except BadResultError as error:
-        return Outcome(Status.FAILED, error=f"the function returned what cannot be kept: {error}")
+        return Outcome(Status.FAILED, error=f"{child.CANNOT_KEEP}: {error}")
 
 
 def _raised(error: BaseException) -> Outcome:
@@ -204,7 +208,7 @@ def _with_report(outcome: Outcome, path: Path) -> Outcome:
 def _read_report(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > _MOST_REPORT_BYTES:
-            return {"error": f"the function returned what cannot be kept: it is larger than {MOST_BYTES:,} bytes"}
+            return {"error": f"{child.CANNOT_KEEP}: it is larger than {MOST_BYTES:,} bytes"}
         report = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}

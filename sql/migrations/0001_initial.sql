@@ -244,6 +244,8 @@ create unique index runs_occurrence on pgcron.runs (job_id, scheduled_for, backf
 create unique index runs_running on pgcron.runs (job_id, lane) include (max_running) where status = 'running';
 create index runs_running_by_worker on pgcron.runs (worker_id) where status = 'running';
 create index runs_live on pgcron.runs (job_id, status) where status in ('queued', 'running');
+-- What people and monitors look for first; a healthy installation has few of them.
+create index runs_failed on pgcron.runs (finished_at) where status in ('failed', 'timed_out', 'lost');
 -- Claims ask queue by queue and priority by priority, so that within one the due time leads.
 create index runs_queued on pgcron.runs (queue, priority, run_at, id) where status = 'queued';
 
@@ -470,7 +472,7 @@ begin
     end if;
     if btrim(new.command, E' \t\n\r') = '' then
         raise exception 'command: it is empty' using errcode = 'check_violation', column = 'command',
-            hint = 'Say what to run, such as: vacuum analyze, or: /usr/local/bin/backup.';
+            hint = 'Say what to run, such as: analyze, or: /usr/local/bin/backup.';
     end if;
     if new.timezone is null then
         raise exception 'timezone: a job must say its time zone' using errcode = 'not_null_violation', column = 'timezone',

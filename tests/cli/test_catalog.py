@@ -25,7 +25,8 @@ def long_history(database: Database) -> Database:
            select 'job-' || i, 'sql', 'x', '@daily', 'UTC' from generate_series(1, 5000) i"""
     )
     database.execute(
-        """insert into pgcron.runs (job_id, job_name, kind, trigger, scheduled_for, run_at, status, finished_at, created_at)
+        """insert into pgcron.runs (job_id, job_name, kind, trigger, scheduled_for, run_at, status, finished_at,
+                                    created_at)
            select 1 + i %% 5000, 'x', 'sql', 'schedule', at, at, 'succeeded', at, at
              from (select i, now() - (%s - i) * interval '1 minute' as at from generate_series(1, %s) i) past""",
         (_RUNS, _RUNS),

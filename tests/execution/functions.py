@@ -113,7 +113,11 @@ def fails(how: str) -> None:
 def recurse(depth: int) -> None:
     if depth == 0:
         raise ValueError("deep down")
-    recurse(depth - 1)
+    recurse_too(depth - 1)
+
+
+def recurse_too(depth: int) -> None:
+    recurse(depth)
 
 
 async def fails_async(how: str) -> None:

@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -32,25 +32,28 @@ def function_task(name: str, arguments: dict[str, Any] | None = None, **changes:
     return some_task(target, kind=Kind.PYTHON, args=dict(arguments or {}), **changes)
 
 
-@pytest.fixture
-async def runner() -> AsyncIterator[PythonRunner]:
+@pytest.fixture(scope="module")
+def guard() -> Iterator[Guard]:
     guard = Guard.start()
+    yield guard
+    asyncio.run(guard.close())
+
+
+@pytest.fixture
+def runner(guard: Guard) -> Iterator[PythonRunner]:
     runner = PythonRunner(guard, threads=1)
     yield runner
     runner.close()
-    await guard.close()
 
 
-async def call(
-    runner: PythonRunner, name: str, arguments: dict[str, Any] | None = None, **changes: Any
-) -> Outcome:
+async def call(runner: PythonRunner, name: str, arguments: dict[str, Any] | None = None, **changes: Any) -> Outcome:
     async with asyncio.timeout(20):
         return await runner.run(function_task(name, arguments, **changes), Stop())
 
 
 async def is_up(path: Path) -> None:
     async def made() -> bool:
-        return path.exists()
+        return path.name in os.listdir(path.parent)
 
     await eventually_async(made, message="the function is up")
 
@@ -148,7 +151,7 @@ async def test_in_the_worker_coroutines_run_on_the_loop_and_the_rest_in_threads(
 
 async def test_another_isolation_is_refused_in_words(runner: PythonRunner) -> None:
     outcome = await call(runner, "echo", {"isolation": "container"})
-    assert outcome.error == "launch failed: args.isolation is 'container', not \"process\" or \"thread\""
+    assert outcome.error == 'launch failed: args.isolation is \'container\', not "process" or "thread"'
 
 
 # Failures
@@ -181,9 +184,7 @@ async def test_whatever_it_raises_is_the_error_of_the_run(
 
 @pytest.mark.parametrize("isolation", [PROCESS, THREAD])
 @pytest.mark.parametrize("how", ["generator", "base"])
-async def test_so_is_what_is_no_ordinary_exception(
-    runner: PythonRunner, how: str, isolation: dict[str, Any]
-) -> None:
+async def test_so_is_what_is_no_ordinary_exception(runner: PythonRunner, how: str, isolation: dict[str, Any]) -> None:
     assert (await call(runner, "fails", {"how": how} | isolation)).status is Status.FAILED
 
 
@@ -385,7 +386,7 @@ async def test_nothing_is_left_in_the_folder_for_temporary_files(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert (await call(runner, "nothing")).status is Status.SUCCEEDED
-    assert list(tmp_path.iterdir()) == []
+    assert os.listdir(tmp_path) == []
 
 
 async def test_what_a_child_prints_is_kept_at_once(runner: PythonRunner, tmp_path: Path) -> None:
@@ -403,7 +404,13 @@ async def test_what_a_child_prints_is_kept_at_once(runner: PythonRunner, tmp_pat
 
 
 async def stop_when_up(
-    runner: PythonRunner, tmp_path: Path, name: str, *, now: bool = False, args: dict[str, Any] = PROCESS, **changes: Any
+    runner: PythonRunner,
+    tmp_path: Path,
+    name: str,
+    *,
+    now: bool = False,
+    args: dict[str, Any] = PROCESS,
+    **changes: Any,
 ) -> Outcome:
     path, stop = tmp_path / "up", Stop()
     async with running(runner.run, function_task(name, {"path": str(path)} | args, **changes), stop) as going:

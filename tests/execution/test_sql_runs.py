@@ -463,7 +463,7 @@ async def test_a_job_that_allows_overlap_has_no_lock(database: Database, make_ru
 
 
 TAKEN: list[LiteralString] = [
-    f"update pgcron.runs set worker_id = '{OTHER_WORKER}' where id = %s",  # type: ignore[list-item] # a constant
+    f"update pgcron.runs set worker_id = '{OTHER_WORKER}' where id = %s",
     "update pgcron.runs set status = 'lost', finished_at = now() where id = %s",
     "delete from pgcron.runs where id = %s",
 ]
@@ -499,9 +499,9 @@ async def test_a_role_without_rights_on_the_schedule_can_be_used_by_a_job(
     database: Database, runner: SqlRunner
 ) -> None:
     role = f"r{uuid4().hex}"
-    database.execute(f"create role {role}")  # type: ignore[arg-type] # no user's text
+    database.execute(f"create role {role}")
     try:
-        database.execute(f"grant insert on work to {role}")  # type: ignore[arg-type]
+        database.execute(f"grant insert on work to {role}")
         for setting in ("set role", "set local role", "set session authorization", "SET LOCAL SESSION AUTHORIZATION"):
             task = claimed_task(database, f"{setting} {role}; {DONE}; select current_user::text", name=setting)
             outcome = await runner.run(task, Stop())
@@ -509,7 +509,7 @@ async def test_a_role_without_rights_on_the_schedule_can_be_used_by_a_job(
         after = await runner.run(claimed_task(database, "select current_user::text"), Stop())
         assert value_of(after) == database.value("select current_user::text")
     finally:
-        database.execute(f"drop owned by {role}; drop role {role}")  # type: ignore[arg-type]
+        database.execute(f"drop owned by {role}; drop role {role}")
 
 
 async def test_another_encoding_of_the_client_is_the_jobs_alone(database: Database, runner: SqlRunner) -> None:
@@ -672,7 +672,7 @@ async def test_nor_does_the_roles_limit_of_a_transaction(database: Database, run
 
 def set_limit(database: Database, name: str, value: str) -> None:
     role = database.value("select current_user::text")
-    database.execute(f"alter role {role} in database {database.name} set {name} = '{value}'")  # type: ignore[arg-type]
+    database.execute(f"alter role {role} in database {database.name} set {name} = '{value}'")
 
 
 async def test_a_limit_that_the_job_sets_itself_holds(database: Database, runner: SqlRunner) -> None:
@@ -684,9 +684,7 @@ async def test_a_limit_that_the_job_sets_itself_holds(database: Database, runner
 # Stopping
 
 
-async def test_a_stop_cancels_the_statement_on_the_server_and_undoes_all(
-    database: Database, runner: SqlRunner
-) -> None:
+async def test_a_stop_cancels_the_statement_on_the_server_and_undoes_all(database: Database, runner: SqlRunner) -> None:
     stop = Stop()
     task = claimed_task(database, f"{DONE}; select pg_sleep(600)")
     async with running(runner.run, task, stop) as going:
@@ -762,16 +760,14 @@ async def test_a_stop_between_two_statements_begins_no_further_one(database: Dat
     stop = Stop()
     task = claimed_task(database, f"{DONE}; do $$begin raise notice 'now'; end$$; {DONE}")
 
-    original = sql.run_alone
-
     async def run_alone(connection: sessions.Connection, statement: str) -> sessions.Results:
-        results = await original(connection, statement)
+        results = await sessions.run_alone(connection, statement)
         if statement.startswith("do"):
             stop.request(StopReason.DRAIN)
         return results
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sql, "run_alone", run_alone)
+        patch.setattr("pgcron_runner.execution.sql.run_alone", run_alone)
         outcome = await runner.run(task, stop)
     assert (outcome.status, outcome.reason) == (Status.FAILED, None)
     assert text_of(outcome) == "INSERT 0 1\nNOTICE: now\nDO\n"
@@ -998,9 +994,7 @@ async def test_work_and_record_agree_whenever_the_server_process_is_killed(
 def latin(server: Server) -> Any:
     name = f"latin_{uuid4().hex[:8]}"
     with psycopg.connect(server.dsn(), autocommit=True) as connection:
-        connection.execute(
-            f"create database {name} template template0 encoding 'LATIN1' locale 'C'"  # type: ignore[arg-type]
-        )
+        connection.execute(f"create database {name} template template0 encoding 'LATIN1' locale 'C'")
     database = Database(server, name)
     try:
         migrate_database(database.dsn)

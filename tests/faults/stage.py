@@ -18,7 +18,7 @@ import psycopg
 
 from tests.faults.checker import Effect, History, Job, Mark, Run, breaches
 from tests.faults.processes import marked
-from tests.support.databases import Database
+from tests.support.databases import WORKER_ROLE, Database
 from tests.support.waiting import eventually
 from tests.support.workers import WorkerProcess
 
@@ -214,6 +214,15 @@ class Stage:
     def terminate(self, pid: int) -> None:
         """Ends a session, and waits until it is gone."""
         assert self.database.value("select pg_terminate_backend(%s, 10000)", [pid])
+
+    def ordinary_dsn(self) -> str:
+        """For a worker as an ordinary role, with the rights it needs and no other."""
+        self.database.execute(
+            f"grant usage on schema pgcron, truth to {WORKER_ROLE};"
+            f" grant select, insert, update, delete on all tables in schema pgcron, truth to {WORKER_ROLE};"
+            f" grant usage on all sequences in schema pgcron to {WORKER_ROLE}"
+        )
+        return self.database.worker_dsn
 
     def reconnect(self) -> None:
         """After the server was away: waits until it takes connections, and forgets the old one."""

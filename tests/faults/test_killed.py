@@ -20,7 +20,8 @@ SLACK = timedelta(seconds=4)
 
 
 def test_the_runs_of_a_killed_worker_are_lost_in_time_and_tried_again(stage: Stage) -> None:
-    stage.add_shell("backup")
+    # With children that leave its group and its session.
+    stage.add_shell("backup", before="sleep 300 >/dev/null 2>&1 & (setsid sleep 300 >/dev/null 2>&1 &);")
     stage.add_sql("report", seconds=3)
     dying = stage.ready(lease="3s")
     backup, report = stage.run_now("backup"), stage.run_now("report")
@@ -28,7 +29,9 @@ def test_the_runs_of_a_killed_worker_are_lost_in_time_and_tried_again(stage: Sta
     stage.wait_for(lambda: stage.sessions(dying, "select pg_sleep%"), "the report is at work")
     heir = stage.ready(lease="3s")
     started = descendants(dying.pid)
-    assert any("guard.py" in process.command for process in started)
+    commands = [process.command for process in started]
+    assert any("guard.py" in command for command in commands)
+    assert commands.count("sleep 300") == 2
 
     dying.kill()
 

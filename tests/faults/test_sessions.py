@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.faults.stage import Stage, Worker
+from tests.support.databases import WORKER_ROLE
 from tests.support.proxy import Proxy
 
 pytestmark = pytest.mark.faults
@@ -67,6 +68,20 @@ def test_a_sql_run_whose_session_is_ended_is_rolled_back_and_tried_again(stage: 
     stage.terminate(backend)
     assert stage.wait_status(run_id, "lost").reason == "the session was lost; the work was rolled back"
     stage.wait_attempt("report", 2, "succeeded")
+    assert [event for event in worker.events() if event["level"] != "info"] == []
+    stage.check()
+
+
+def test_limits_that_the_role_has_strike_neither_the_worker_nor_long_runs(stage: Stage) -> None:
+    stage.add_shell("backup", seconds=2)
+    stage.add_sql("report", seconds=2)
+    role = f"alter role {WORKER_ROLE} in database {stage.database.name} set"
+    for limit in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout"):
+        stage.database.execute(f"{role} {limit} = '300ms'")
+    worker = stage.ready(lease="6s", dsn=stage.ordinary_dsn())
+    for run_id in [stage.run_now(job) for job in ("backup", "report")]:
+        assert stage.wait_status(run_id, "succeeded", "failed", "lost").status == "succeeded"
+    stage.wait_status(stage.run_now("report"), "succeeded")
     assert [event for event in worker.events() if event["level"] != "info"] == []
     stage.check()
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo as conninfo
 
 from pgcron_runner.migrate import migrate_database
 from tests.faults.stage import PATIENCE, Stage, Worker, boottime
@@ -16,6 +16,7 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.faults
 
 MOST_LINES = 10
+END_SESSIONS = "select pg_terminate_backend(pid, 10000) from pg_stat_activity where application_name like 'pgcron %'"
 
 
 def sentences(worker: Worker, event: str = "database_away") -> list[str]:
@@ -29,7 +30,7 @@ def assert_said_once(worker: Worker) -> None:
     assert len(worker.events()) < MOST_LINES, worker.log()
 
 
-def wait_and_see(check: Callable[[], object], seconds: float = 3) -> None:
+def wait_and_see(check: Callable[[], object], seconds: float = 2) -> None:
     """Long enough for several tries; nothing may end the worker meanwhile."""
     eventually(check, PATIENCE)
     began = boottime()
@@ -64,22 +65,15 @@ def test_a_worker_that_starts_before_the_schema_waits_for_it(empty_database: Dat
 
 def test_a_role_that_may_only_read_is_waited_out_and_the_run_in_hand_is_recorded(stage: Stage) -> None:
     database = stage.database
-    database.execute(
-        f"grant usage on schema pgcron, truth to {WORKER_ROLE};"
-        f" grant select, insert, update, delete on all tables in schema pgcron, truth to {WORKER_ROLE};"
-        f" grant usage on all sequences in schema pgcron to {WORKER_ROLE}"
-    )
     stage.add_shell("backup")
     stage.add_sql("report")
-    worker = stage.ready(lease="30s", dsn=database.worker_dsn)
+    worker = stage.ready(lease="30s", dsn=stage.ordinary_dsn())
     backup = stage.run_now("backup")
     stage.wait_begun("backup", backup)
 
     read_only = f"alter role {WORKER_ROLE} in database {database.name} set default_transaction_read_only = on"
     database.execute(read_only)
-    database.execute(
-        "select pg_terminate_backend(pid, 10000) from pg_stat_activity where application_name like 'pgcron %'"
-    )
+    database.execute(END_SESSIONS)
     stage.open_gate("backup")
     report = stage.run_now("report")
     wait_and_see(lambda: sentences(worker))
@@ -105,6 +99,7 @@ def test_an_outage_is_told_in_one_sentence_whatever_it_looks_like_from_one_try_t
     stage.database.server.start()
     stage.reconnect()
     stage.wait_status(stage.run_now("report"), "succeeded")
+    stage.wait_for(lambda: worker.events("database_back"), "it says that all is well again")
     assert_said_once(worker)
     assert len(worker.events("database_back")) == 1
     stage.check()
@@ -119,7 +114,7 @@ def assert_refuses(worker: Worker, *words: str) -> None:
 
 
 def test_a_wrong_password_at_the_first_start_ends_it_with_a_sentence(stage: Stage) -> None:
-    dsn = psycopg.conninfo.make_conninfo(stage.database.tcp_dsn, password="s3cr3t-and-wrong")
+    dsn = conninfo(stage.database.tcp_dsn, password="s3cr3t-and-wrong")
     worker = stage.start(dsn=dsn)
     assert_refuses(worker, "Error:", "refuses the password")
     assert "s3cr3t-and-wrong" not in worker.log()
@@ -138,24 +133,31 @@ def test_a_schema_from_the_future_ends_it_with_a_sentence(stage: Stage) -> None:
     assert_refuses(worker, "Error:", "9999", "Upgrade pgcron-runner on this host")
 
 
-def test_a_password_that_changes_under_a_worker_is_waited_out(own_stage: Stage) -> None:
-    stage = own_stage
-    database, role = stage.database, WORKER_ROLE
-    database.execute(
-        f"grant usage on schema pgcron, truth to {role};"
-        f" grant select, insert, update, delete on all tables in schema pgcron, truth to {role};"
-        f" grant usage on all sequences in schema pgcron to {role}; alter role {role} password 'one'"
-    )
+@pytest.mark.parametrize(
+    ("closed", "opened"),
+    [
+        pytest.param("alter role {role} password 'two'", "alter role {role} password 'one'", id="another password"),
+        pytest.param(
+            "alter database {database} connection limit 0",
+            "alter database {database} connection limit -1",
+            id="too many connections",
+        ),
+    ],
+)
+def test_a_door_that_is_closed_to_a_worker_for_a_while_is_waited_out(
+    closed: str, opened: str, own_stage: Stage
+) -> None:
+    stage, database = own_stage, own_stage.database
+    names = {"role": WORKER_ROLE, "database": database.name}
     stage.add_sql("report")
-    dsn = psycopg.conninfo.make_conninfo(database.tcp_dsn, user=role, password="one")
-    worker = stage.ready(lease="12s", dsn=dsn)
+    stage.ordinary_dsn()
+    database.execute(f"alter role {WORKER_ROLE} password 'one'")
+    worker = stage.ready(lease="12s", dsn=conninfo(database.tcp_dsn, user=WORKER_ROLE, password="one"))
     stage.wait_status(stage.run_now("report"), "succeeded")
-    database.execute(f"alter role {role} password 'two'")
-    database.execute(
-        "select pg_terminate_backend(pid, 10000) from pg_stat_activity where application_name like 'pgcron %'"
-    )
-    wait_and_see(lambda: sentences(worker), 2)
-    database.execute(f"alter role {role} password 'one'")
+    database.execute(closed.format(**names))
+    database.execute(END_SESSIONS)
+    wait_and_see(lambda: sentences(worker))
+    database.execute(opened.format(**names))
     stage.wait_status(stage.run_now("report"), "succeeded")
     assert worker.returncode is None
     assert_said_once(worker)
@@ -168,7 +170,7 @@ def test_a_server_that_goes_away_while_a_session_is_opened_is_tried_again(stage:
     server = stage.database.server
     with Trap(f"{server.socket_dir}/.s.PGSQL.{server.port}", times=3) as trap:
         plain = {"sslmode": "disable", "gssencmode": "disable"}
-        worker = stage.start(dsn=psycopg.conninfo.make_conninfo(stage.database.dsn_through(trap.port), **plain))
+        worker = stage.start(dsn=conninfo(stage.database.dsn_through(trap.port), **plain))
         stage.wait_for(lambda: worker.ids or worker.returncode is not None, "it registers")
         assert worker.returncode is None
         trap.left_over = 2
