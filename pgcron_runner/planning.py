@@ -94,7 +94,7 @@ def _next_run_at(job: DueJob, schedule: Schedule, after: datetime) -> datetime |
 def _due_runs(
     job: DueJob, schedule: Schedule, after: datetime, until: datetime, now: datetime
 ) -> tuple[tuple[PlannedRun, ...], tuple[int, ...]]:
-    """Rows for all occurrences in (after, until]: the ones to run, the excluded, and at most one `missed` row for the rest."""
+    """Rows for all occurrences in (after, until]: those to run, the excluded, one `missed` row for the rest."""
     chosen = _caught_up(job, schedule, after, until, now)
     missed = _missed(job, schedule, after, until, chosen)
     excluded = {occurrence: days for occurrence in chosen if (days := _exclusion(job, occurrence)) is not None}

@@ -47,7 +47,7 @@ _CRON = "Five cron fields such as 0 3 * * *, or @daily, @every 15m, @at 2027-01-
 _FIVE = "Five: minute hour day month weekday, such as 0 3 * * *. Six: seconds first."
 _KNOWN = "Known are @hourly @daily @weekly @monthly @yearly @every 15m @at 2027-01-31T09:00 @manual."
 _NAME = "1 to 100 characters without blanks at the ends, such as nightly-report."
-_COMMAND = "Say what to run, such as: vacuum analyze, or: /usr/local/bin/backup."
+_COMMAND = "Say what to run, such as: analyze, or: /usr/local/bin/backup."
 _ENV = 'A JSON object of strings, such as {"LEVEL": "info"}.'
 
 

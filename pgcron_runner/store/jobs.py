@@ -57,7 +57,7 @@ def _due_job(row: Sequence[Any]) -> DueJob:
             ExcludedDays(calendar, date.fromisoformat(first), date.fromisoformat(last), label)
             for calendar, first, last, label in row[21] or ()
         ),
-        fired_local=row[22],
+        fired_local=None if row[22] is None else datetime.fromisoformat(row[22]),
     )
 
 
@@ -99,7 +99,7 @@ async def move_jobs_on(
             "job_ids": [plan.job_id for plan in plans],
             "next_run_at": [plan.next_run_at for plan in plans],
             "problems": [plan.problem for plan in plans],
-            "fired_local": [plan.fired_local for plan in plans],
+            "fired_local": [plan.fired_local.isoformat() if plan.fired_local else None for plan in plans],
             "zone_data": zone_data,
             "now": now,
         },

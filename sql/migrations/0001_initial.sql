@@ -104,7 +104,7 @@ create table pgcron.jobs (
     planned          boolean not null default false,
     anchored_at      timestamptz not null default clock_timestamp(),
     fired_until      timestamptz,
-    fired_local      timestamp,
+    fired_local      text,
     next_run_at      timestamptz,
     zone_data        text,
     problem          text,
@@ -163,7 +163,7 @@ comment on column pgcron.jobs.dst_repeat is 'A fixed time that the clock shows t
 comment on column pgcron.jobs.planned is 'Set by workers: next_run_at was computed from this schedule. False after an insert or edit, for less than a second.';
 comment on column pgcron.jobs.anchored_at is 'The schedule counts from here: when the job was made, edited, enabled or resumed. Nothing at or before it ever fires.';
 comment on column pgcron.jobs.fired_until is 'Set by workers: up to here every occurrence is accounted for.';
-comment on column pgcron.jobs.fired_local is 'Set by workers: local nominal time of the last occurrence, so that new zone data cannot fire it twice.';
+comment on column pgcron.jobs.fired_local is 'Set by workers: local nominal time (ISO, without zone) of the last occurrence, so that new zone data cannot fire it twice.';
 comment on column pgcron.jobs.zone_data is 'Set by workers: release of the zone data that next_run_at was computed with. Newer data computes it anew.';
 comment on column pgcron.jobs.next_run_at is 'Set by workers: the next nominal time. Null: never again, manual, disabled, or it has a problem.';
 comment on column pgcron.jobs.problem is 'Set by workers: why this job cannot be scheduled. Any edit of the schedule or zone clears it.';

@@ -13,7 +13,7 @@ from pgcron_runner.claim import Claim
 from pgcron_runner.database import Database, Purpose, Session
 from pgcron_runner.errors import DatabaseUnavailable
 from pgcron_runner.finish import Finish
-from pgcron_runner.fire import Fire
+from pgcron_runner.fire import Fire, Tidy
 from pgcron_runner.heartbeat import Heartbeat
 from pgcron_runner.model import Finished, Kind, Outcome, Task
 from pgcron_runner.prune import Prune
@@ -45,6 +45,7 @@ class Stage:
         self.finish = Finish(self.record, self.control, self.id)
         self.heartbeat = Heartbeat(self.control, self.id)
         self.reap = Reap(self.record, self.id, self.lease)
+        self.tidy = Tidy(self.record)
         self.prune = Prune(self.record)
 
     def locks(self) -> list[LockedJob]:
@@ -75,7 +76,7 @@ async def _persistently(step: Callable[[], Awaitable[T]]) -> T:
 
 @asynccontextmanager
 async def staged(dsn: str, *, lease: float = 30.0) -> AsyncIterator[Stage]:
-    """A registered worker; its sessions end with the block, its row stays. `lease` is how long it watches the others."""
+    """A registered worker; its sessions end with the block. It watches the others for `lease` seconds."""
     worker_id = uuid4()
     database = Database(dsn, workers.application_name(worker_id))
     control, record = Session(database, Purpose.CONTROL), Session(database, Purpose.RECORD)

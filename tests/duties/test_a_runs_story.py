@@ -5,7 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import LiteralString
 
-from pgcron_runner.model import Outcome, Status
+import pytest
+
+from pgcron_runner.model import Outcome, Overlap, Status
+from pgcron_runner.schedule import zone_data_version
+from pgcron_runner.store import jobs
 from tests.duties.stage import staged
 from tests.statements.builders import add_job
 from tests.support.databases import Database
@@ -140,7 +144,7 @@ async def test_a_stale_worker_cannot_finish_a_reaped_run(database: Database) -> 
         await other.reap.step()
         assert await other.reap.step() == 1
         assert not await stale.end(task, Outcome(Status.SUCCEEDED))
-        beaten = await stale.heartbeat.step(lambda: [], stopping=False)
+        beaten = await stale.heartbeat.step(list, stopping=False)
         assert not beaten.alive
     assert [row[3] for row in story(database)] == ["lost", "queued"]
 
@@ -149,7 +153,7 @@ async def test_a_worker_that_beats_is_never_reaped(database: Database) -> None:
     async with staged(database.dsn) as one, staged(database.dsn) as other:
         database.execute("update pgcron.workers set lease = '1 microsecond' where id = %s", (one.id,))
         await other.reap.step()
-        assert (await one.heartbeat.step(lambda: [], stopping=False)).alive
+        assert (await one.heartbeat.step(list, stopping=False)).alive
         await other.reap.step()
         assert database.value("select ended_at from pgcron.workers where id = %s", (one.id,)) is None
 
@@ -272,3 +276,142 @@ async def test_what_deleted_jobs_left_goes_as_well(database: Database) -> None:
     async with staged(database.dsn) as worker:
         assert await worker.prune.step(now=later(days=29)) == 0
         assert await worker.prune.step(now=later(days=31)) == 1
+
+
+async def test_a_run_that_waited_too_long_for_a_slot_is_missed(database: Database) -> None:
+    add_job(database, "patient", schedule="0 9 * * *", anchored_at=later(hours=-1))
+    add_job(database, "urgent", schedule="0 9 * * *", anchored_at=later(hours=-1), catch_up_window="5 minutes")
+    async with staged(database.dsn) as worker:
+        await worker.fire.step(now=NINE)
+        assert await worker.tidy.step(now=later(minutes=5)) == 0
+        assert [task.job_name for task in await worker.take(now=later(minutes=6))] == ["patient"]
+        assert await worker.tidy.step(now=later(minutes=6)) == 1
+    assert database.rows("select job_name, status, missed_count, missed_until from pgcron.runs order by job_name") == [
+        ("patient", "running", None, None),
+        ("urgent", "missed", 1, NINE),
+    ]
+
+
+async def test_newer_zone_data_has_its_jobs_planned_anew_without_a_double(database: Database) -> None:
+    add_job(database, "daily", schedule="0 9 * * *", timezone="Europe/Berlin", anchored_at=later(hours=-2))
+    async with staged(database.dsn) as worker:
+        await worker.fire.step(now=NINE)
+        before = database.rows("select next_run_at, zone_data = %s from pgcron.jobs", (zone_data_version(),))
+        database.execute("update pgcron.jobs set zone_data = '2001a', next_run_at = next_run_at + interval '1 hour'")
+        assert await worker.tidy.step(now=NINE) == 1
+        await worker.fire.step(now=NINE)
+        assert database.rows("select next_run_at, zone_data = %s from pgcron.jobs", (zone_data_version(),)) == before
+        assert await worker.tidy.step(now=NINE) == 0
+    assert [row[3] for row in story(database)] == ["queued"]
+
+
+async def test_a_worker_with_older_zone_data_leaves_newer_times_alone(database: Database) -> None:
+    add_job(database, "daily", schedule="0 9 * * *", anchored_at=later(hours=-2))
+    async with staged(database.dsn) as worker:
+        await worker.fire.step(now=later(hours=-2))
+        database.execute("update pgcron.jobs set zone_data = '2999z', next_run_at = next_run_at + interval '1 hour'")
+        assert await worker.tidy.step(now=later(hours=-2)) == 0
+    assert database.value("select next_run_at from pgcron.jobs") == later(hours=1)
+
+
+async def test_a_backfill_fills_in_what_was_missed_once(database: Database) -> None:
+    job_id = add_job(database, "hourly", schedule="0 * * * *", anchored_at=later(minutes=-30))
+    async with staged(database.dsn) as worker:
+        await worker.fire.step(now=later(minutes=-30))
+        await worker.fire.step(now=later(hours=3, minutes=1))
+        times = [later(hours=hour) for hour in range(3)]
+        async with worker.record.use() as connection:
+            made = [
+                await jobs.insert_backfill(connection, job_id, times, overlap=Overlap.QUEUE_ALL, now=later(hours=4))
+                for _ in range(2)
+            ]
+        assert made == [3, 0]
+        begun = []
+        while tasks := await worker.take(now=later(hours=4)):
+            begun += [task.scheduled_for for task in tasks]
+            assert len(tasks) == 1
+            await worker.end(tasks[0], Outcome(Status.SUCCEEDED))
+    assert sorted(begun) == [*times, later(hours=3)]
+    assert database.value("select count(*) from pgcron.runs where backfill and trigger = 'backfill'") == 3
+
+
+async def test_a_backfill_that_allows_overlap_runs_side_by_side(database: Database) -> None:
+    job_id = add_job(database, "hourly", schedule="0 * * * *")
+    async with staged(database.dsn) as worker:
+        async with worker.record.use() as connection:
+            await jobs.insert_backfill(
+                connection, job_id, [later(hours=-h) for h in range(3)], overlap=Overlap.ALLOW, now=NINE
+            )
+        assert len(await worker.take(now=NINE)) == 3
+
+
+async def test_an_excluded_day_is_skipped_with_its_calendars_name(database: Database) -> None:
+    database.execute("insert into pgcron.calendars (name) values ('holidays')")
+    database.execute("insert into pgcron.calendar_days values ('holidays', '2035-03-14', '2035-03-15', 'Pi')")
+    add_job(database, "daily", schedule="0 9 * * *", anchored_at=later(hours=-2), exclude=["holidays"])
+    async with staged(database.dsn) as worker:
+        for day in range(3):
+            await worker.fire.step(now=later(days=day))
+    assert [(row[0], row[3]) for row in story(database)] == [
+        (NINE, "skipped"),
+        (later(days=1), "skipped"),
+        (later(days=2), "queued"),
+    ]
+    assert set(database.rows("select reason from pgcron.runs where status = 'skipped'")) == {("calendar holidays: Pi",)}
+
+
+@pytest.mark.parametrize(("catch_up", "missed", "queued"), [("skip", 168, 0), ("latest", 167, 1), ("all", 68, 100)])
+async def test_a_week_of_outage_leaves_exactly_what_the_policy_says(
+    database: Database, catch_up: str, missed: int, queued: int
+) -> None:
+    add_job(
+        database, "hourly", schedule="30 * * * *", anchored_at=later(minutes=-1), catch_up=catch_up, overlap="queue_all"
+    )
+    async with staged(database.dsn) as worker:
+        await worker.fire.step(now=NINE)
+        await worker.fire.step(now=later(days=7))
+        await worker.fire.step(now=later(days=7, minutes=1))
+    counts = dict(database.rows("select status, sum(coalesce(missed_count, 1))::int from pgcron.runs group by status"))
+    assert counts == {status: count for status, count in (("missed", missed), ("queued", queued)) if count}
+    assert database.value("select count(*) from pgcron.runs where status = 'missed'") == 1
+    assert database.value("select next_run_at from pgcron.jobs") == later(days=7, minutes=30)
+
+
+async def test_twenty_rolling_restarts_across_minute_borders_lose_and_double_nothing(database: Database) -> None:
+    add_job(database, "minutely", schedule="* * * * *", anchored_at=later(seconds=-1), overlap="queue_all")
+    for minute in range(20):
+        # The old worker goes two seconds before the border, the next one comes a second after it.
+        async with staged(database.dsn) as worker:
+            await worker.fire.step(now=later(minutes=minute, seconds=1))
+            for task in await worker.take(now=later(minutes=minute, seconds=1)):
+                await worker.end(task, Outcome(Status.SUCCEEDED), now=later(minutes=minute, seconds=58))
+    assert story(database) == [(later(minutes=minute), 1, "schedule", "succeeded") for minute in range(20)]
+
+
+async def test_an_edit_while_a_slot_is_due_never_fires_the_past(database: Database) -> None:
+    add_job(database, "hourly", schedule="0 * * * *")
+    async with staged(database.dsn) as worker:
+        await worker.fire.step()
+        database.execute("update pgcron.jobs set next_run_at = now() - interval '1 minute'")
+        database.execute("update pgcron.jobs set schedule = '30 * * * *'")
+        await worker.fire.step()
+    assert story(database) == []
+    assert database.value("select planned and next_run_at > now() from pgcron.jobs")
+
+
+@pytest.mark.parametrize("catches_up", [False, True])
+async def test_a_resume_does_not_catch_up_unless_it_says_so(database: Database, catches_up: bool) -> None:
+    add_job(database, "often", schedule="@every 1s")
+    async with staged(database.dsn) as worker:
+        await worker.fire.step()
+        database.execute("update pgcron.jobs set enabled = false")
+        database.execute("update pgcron.jobs set anchored_at = anchored_at - interval '1 hour'")
+        if catches_up:
+            database.execute(
+                "update pgcron.jobs set enabled = true, anchored_at = anchored_at + interval '1 microsecond'"
+            )
+        else:
+            database.execute("update pgcron.jobs set enabled = true")
+        await worker.fire.step()
+    missed = database.value("select coalesce(sum(missed_count), 0) from pgcron.runs")
+    assert (missed > 3500) is catches_up

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from pgcron_runner.model import CatchUp, DueJob, Overlap, Status
+from pgcron_runner.model import CatchUp, DueJob, ExcludedDays, Overlap, Status
 from pgcron_runner.planning import plan_job
 
 
@@ -77,9 +77,7 @@ def test_catch_up_skip_still_starts_what_is_a_moment_late() -> None:
 
 
 def test_catch_up_all_runs_the_oldest_up_to_the_limit_and_counts_the_rest() -> None:
-    plan = plan_job(
-        job(catch_up=CatchUp.ALL, catch_up_limit=2, overlap=Overlap.QUEUE_ALL), at("14:10:00")
-    )
+    plan = plan_job(job(catch_up=CatchUp.ALL, catch_up_limit=2, overlap=Overlap.QUEUE_ALL), at("14:10:00"))
     queued = [run.scheduled_for for run in plan.runs if run.status is Status.QUEUED]
     [missed] = [run for run in plan.runs if run.status is Status.MISSED]
     assert queued == [at("09:00:00"), at("10:00:00")]
@@ -166,3 +164,64 @@ def test_jitter_is_the_same_for_one_job_and_different_for_others() -> None:
     again = plan_job(replace(jittered, name="a"), datetime(2026, 3, 1, 9, tzinfo=UTC)).runs[0]
     assert again.run_at - at("09:00:00") == delays["a"]
     assert again.scheduled_for == at("09:00:00")
+
+
+HOLIDAY = ExcludedDays("holidays", date(2026, 3, 1), date(2026, 3, 1), "Carnival")
+
+
+def test_an_occurrence_on_an_excluded_day_is_skipped_and_names_the_calendar() -> None:
+    plan = plan_job(job(excluded=(HOLIDAY,)), at("09:00:00"))
+    assert [(run.status, run.reason, run.scheduled_for) for run in plan.runs] == [
+        (Status.SKIPPED, "calendar holidays: Carnival", at("09:00:00"))
+    ]
+    assert plan.next_run_at == at("10:00:00")
+
+
+def test_the_day_is_that_of_the_jobs_own_zone() -> None:
+    # Nine o'clock in UTC is still the day before in Honolulu, at eleven in the evening.
+    honolulu = job(timezone="Pacific/Honolulu", excluded=(HOLIDAY,))
+    assert [run.status for run in plan_job(honolulu, at("09:00:00")).runs] == [Status.QUEUED]
+
+
+def test_after_downtime_the_latest_run_is_the_latest_that_is_not_excluded() -> None:
+    days = ExcludedDays("freeze", date(2026, 3, 2), date(2026, 3, 5))
+    plan = plan_job(job(excluded=(days,)), datetime(2026, 3, 4, 12, 0, 1, tzinfo=UTC))
+    queued = [run.scheduled_for for run in plan.runs if run.status is Status.QUEUED]
+    skipped = [run.scheduled_for for run in plan.runs if run.status is Status.SKIPPED]
+    [missed] = [run for run in plan.runs if run.status is Status.MISSED]
+    assert queued == [at("23:00:00")]
+    assert skipped == [datetime(2026, 3, 4, 12, tzinfo=UTC)]
+    assert (missed.missed_count or 0) + 2 == 15 + 24 * 2 + 13
+
+
+def test_queue_all_is_bounded() -> None:
+    busy = job(overlap=Overlap.QUEUE_ALL, catch_up_limit=3, queued_run_id=5, queued_count=3, running_run_ids=(4,))
+    [run] = plan_job(busy, at("09:00:00")).runs
+    assert run.status is Status.SKIPPED
+    assert run.reason == "overlap: 3 runs are queued already, from run 5 on"
+
+
+def test_newer_zone_data_fires_nothing_twice() -> None:
+    # By the old data nine in the morning was 08:00Z and has fired; by the new data it is 09:00Z.
+    fired = job(
+        planned=False,
+        anchored_at=at("08:00:00"),
+        fired_local=datetime.fromisoformat("2026-03-01T09:00"),
+        schedule="0 9 * * *",
+    )
+    plan = plan_job(fired, at("08:30:00"))
+    assert plan.runs == ()
+    assert plan.next_run_at == at("09:00:00") + timedelta(days=1)
+
+
+def test_newer_zone_data_loses_nothing() -> None:
+    # By the old data the slot was to come at 10:00Z; by the new data it was at 09:00Z, ten minutes ago.
+    late = job(planned=False, anchored_at=at("09:00:00") - timedelta(days=1), schedule="0 9 * * *")
+    plan = plan_job(replace(late, fired_local=datetime.fromisoformat("2026-02-28T09:00")), at("09:10:00"))
+    assert [run.scheduled_for for run in plan.runs] == [at("09:00:00")]
+
+
+def test_a_plan_remembers_the_local_time_of_what_it_fired() -> None:
+    berlin = job(timezone="Europe/Berlin")
+    assert plan_job(berlin, at("09:00:00")).fired_local == datetime.fromisoformat("2026-03-01T10:00")
+    assert plan_job(replace(berlin, planned=False, anchored_at=at("09:00:00")), at("09:00:01")).fired_local is None

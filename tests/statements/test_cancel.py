@@ -34,9 +34,13 @@ async def cancel(connection: Connection, run_id: int) -> str | None:
     return None if row is None else row[0]
 
 
-async def enqueue(connection: Connection, name: str, args: dict[str, Any] | None = None) -> int | None:
+async def enqueue(
+    connection: Connection, name: str, args: dict[str, Any] | None = None, *, overlap: str | None = None
+) -> int | None:
     given = None if args is None else Jsonb(args)
-    cursor = await connection.execute(query("enqueue_run"), {"name": name, "args": given, "now": NOW})
+    cursor = await connection.execute(
+        query("enqueue_run"), {"name": name, "args": given, "overlap": overlap, "now": NOW}
+    )
     row = await cursor.fetchone()
     return None if row is None else row[0]
 
@@ -141,12 +145,35 @@ async def test_run_now_works_for_a_disabled_job(record: Connection, database: Da
     assert [task.run_id for task in (await claim(record)).tasks] == [run_id]
 
 
-async def test_run_now_waits_for_a_running_run(record: Connection, database: Database) -> None:
+async def test_run_now_obeys_the_overlap_rule_and_names_the_run_in_its_way(
+    record: Connection, database: Database
+) -> None:
+    job_id = add_job(database)
+    running = add_running(database, job_id)
+    assert await enqueue(record, "job") is not None
+    assert statuses(database, job_id) == ["running", "skipped"]
+    assert database.value("select reason from pgcron.runs where status = 'skipped'") == (
+        f"overlap: run {running} is still running"
+    )
+
+
+@pytest.mark.parametrize("rule", ["queue_one", "queue_all", "allow"])
+async def test_run_now_may_override_the_rule_and_then_waits_for_the_running_run(
+    rule: str, record: Connection, database: Database
+) -> None:
     job_id = add_job(database)
     add_running(database, job_id)
-    assert await enqueue(record, "job") is not None
+    assert await enqueue(record, "job", overlap=rule) is not None
     assert (await claim(record)).tasks == []
     assert statuses(database, job_id) == ["running", "queued"]
+
+
+async def test_run_now_with_replace_asks_the_running_run_to_stop(record: Connection, database: Database) -> None:
+    job_id = add_job(database)
+    running = add_running(database, job_id)
+    await enqueue(record, "job", overlap="replace")
+    assert statuses(database, job_id) == ["running", "queued"]
+    assert await runs.read_own_runs(record, WORKER, [running]) == {running: True}
 
 
 async def test_run_now_of_an_unknown_job_is_no_row(record: Connection) -> None:

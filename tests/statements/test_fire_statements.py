@@ -368,7 +368,7 @@ async def test_run_now_and_retries_wake_the_workers(
     await heard(listener, database)
     await runs.finish_runs(record, WORKER, [ending(run_id, Status.FAILED, retry_in=1)], now=NOW)
     assert await heard(listener, database) == {"runs"}
-    await record.execute(query("enqueue_run"), {"name": "job", "args": Jsonb({}), "now": NOW})
+    await record.execute(query("enqueue_run"), {"name": "job", "args": Jsonb({}), "overlap": "queue_all", "now": NOW})
     assert await heard(listener, database) == {"runs"}
 
 
