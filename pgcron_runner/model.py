@@ -132,6 +132,7 @@ class DueJob:
     `running_run_ids` and `queued_run_id` (the oldest) are what may be in the way of a new run; they are not
     looked up for a job that allows overlap; `queued_count` (at most `catch_up_limit`) only for queue_all.
     `fired_local` is the local nominal time, without zone, of the last occurrence; None after an edit.
+    `last_finished_at` is looked up only for schedules that count from the end of the last run.
     """
 
     id: int
@@ -157,6 +158,7 @@ class DueJob:
     queued_count: int = 0
     excluded: tuple[ExcludedDays, ...] = ()
     fired_local: datetime | None = None
+    last_finished_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

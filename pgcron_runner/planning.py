@@ -53,6 +53,8 @@ def plan_job(job: DueJob, now: datetime) -> Plan:
         )
     except InvalidInput as error:
         return Plan(job.id, (), None, problem=str(error))
+    if schedule.after_finish is not None and job.planned:
+        return _plan_after_finish(job, schedule.after_finish, now)
     after = _after_what_has_fired(job, schedule, _nothing_at_or_before(job))
     until = now if job.ends_at is None else min(now, job.ends_at)
     runs, replace = _due_runs(job, schedule, after, until, now) if after < until else ((), ())
@@ -64,6 +66,23 @@ def plan_job(job: DueJob, now: datetime) -> Plan:
         replace=replace,
         fired_local=None if fired_local is None else _local(job, fired_local),
     )
+
+
+def _plan_after_finish(job: DueJob, pause: timedelta, now: datetime) -> Plan:
+    """A schedule that counts from the end of the last run: nobody need tell it of that end.
+
+    While a run is live the next one is at least a whole pause away, so it is enough to look again then.
+    """
+    due = job.next_run_at if job.last_finished_at is None else max(job.next_run_at, job.last_finished_at + pause)
+    runs: tuple[PlannedRun, ...] = ()
+    if job.running_run_ids or job.queued_run_id is not None:
+        following = now + pause
+    elif due > now:
+        following = due
+    else:
+        following, runs = now + pause, (PlannedRun(job.id, due, due + _delay(job), Status.QUEUED),)
+    over = job.ends_at is not None and following > job.ends_at
+    return Plan(job.id, runs, None if over else following)
 
 
 def _nothing_at_or_before(job: DueJob) -> datetime:

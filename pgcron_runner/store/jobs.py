@@ -27,7 +27,7 @@ async def lock_due_jobs(
 ) -> list[tuple[DueJob, datetime]]:
     """Locks up to `limit` jobs whose time has come and that nobody else has locked; with each, the time to plan by."""
     cursor = await connection.execute(query("due_jobs"), {"limit": limit, "now": now}, binary=True)
-    return [(_due_job(row), row[23]) for row in await cursor.fetchall()]
+    return [(_due_job(row), row[24]) for row in await cursor.fetchall()]
 
 
 def _due_job(row: Sequence[Any]) -> DueJob:
@@ -58,6 +58,7 @@ def _due_job(row: Sequence[Any]) -> DueJob:
             for calendar, first, last, label in row[21] or ()
         ),
         fired_local=None if row[22] is None else datetime.fromisoformat(row[22]),
+        last_finished_at=row[23],
     )
 
 

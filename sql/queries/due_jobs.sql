@@ -4,9 +4,9 @@
 -- FOR NO KEY UPDATE: a finishing run's insert must not wait on the foreign key. No row: nothing due, or others have it.
 select j.id, j.name, j.schedule, j.timezone, j.planned, j.anchored_at, j.next_run_at, j.overlap, j.max_running, j.catch_up,
        j.catch_up_window, j.catch_up_limit, j.dst_gap, j.dst_repeat, j.jitter, j.starts_at, j.ends_at, j.paused_until,
-       case when j.overlap <> 'allow' then array(
+       case when j.overlap <> 'allow' or j.schedule ~* 'after\s+finish' then array(
            select r.id from pgcron.runs r where r.job_id = j.id and r.status = 'running' order by r.id limit 100) else '{}' end as running_run_ids,
-       case when j.overlap <> 'allow' then (
+       case when j.overlap <> 'allow' or j.schedule ~* 'after\s+finish' then (
            select min(r.id) from pgcron.runs r where r.job_id = j.id and r.status = 'queued') end as queued_run_id,
        case when j.overlap = 'queue_all' then (
            select count(*) from (select from pgcron.runs r where r.job_id = j.id and r.status = 'queued' limit j.catch_up_limit) q)
@@ -15,6 +15,9 @@ select j.id, j.name, j.schedule, j.timezone, j.planned, j.anchored_at, j.next_ru
            select jsonb_agg(jsonb_build_array(d.calendar, d.first_day, d.last_day, d.label) order by d.first_day)
              from pgcron.calendar_days d where d.calendar = any(j.exclude)) end as excluded,
        j.fired_local,
+       case when j.schedule ~* 'after\s+finish' then (
+           select r.finished_at from pgcron.runs r where r.job_id = j.id and r.started_at is not null and r.finished_at is not null
+            order by r.scheduled_for desc, r.attempt desc limit 1) end as last_finished_at,
        coalesce(%(now)s::timestamptz, now()) as now, (select set_config('synchronous_commit', 'off', true))
   from pgcron.jobs j
  where j.enabled and j.next_run_at <= coalesce(%(now)s::timestamptz, now())

@@ -415,3 +415,17 @@ async def test_a_resume_does_not_catch_up_unless_it_says_so(database: Database, 
         await worker.fire.step()
     missed = database.value("select coalesce(sum(missed_count), 0) from pgcron.runs")
     assert (missed > 3500) is catches_up
+
+
+async def test_a_pause_after_the_end_is_kept_however_long_a_run_takes(database: Database) -> None:
+    add_job(database, "steady", schedule="@every 10m after finish", anchored_at=later(minutes=-10))
+    async with staged(database.dsn) as worker:
+        await worker.fire.step(now=later(minutes=-10))
+        for begins, ends in ((0, 25), (35, 36), (46, 47)):
+            for minute in range(begins - 10, begins + 1):
+                await worker.fire.step(now=later(minutes=minute))
+            [task] = await worker.take(now=later(minutes=begins))
+            for minute in range(begins, ends):
+                await worker.fire.step(now=later(minutes=minute))
+            await worker.end(task, Outcome(Status.SUCCEEDED), now=later(minutes=ends))
+    assert [row[0] for row in story(database)] == [later(minutes=m) for m in (0, 35, 46)]

@@ -225,3 +225,23 @@ def test_a_plan_remembers_the_local_time_of_what_it_fired() -> None:
     berlin = job(timezone="Europe/Berlin")
     assert plan_job(berlin, at("09:00:00")).fired_local == datetime.fromisoformat("2026-03-01T10:00")
     assert plan_job(replace(berlin, planned=False, anchored_at=at("09:00:00")), at("09:00:01")).fired_local is None
+
+
+def after_finish(**changes: object) -> DueJob:
+    return job(**({"schedule": "@every 10m after finish"} | changes))
+
+
+def test_a_pause_after_the_end_begins_when_the_run_has_ended() -> None:
+    [run] = plan_job(after_finish(), at("09:00:00.010")).runs
+    assert run.scheduled_for == at("09:00:00")
+    busy = plan_job(after_finish(running_run_ids=(4,)), at("09:00:00"))
+    assert (busy.runs, busy.next_run_at) == ((), at("09:10:00"))
+    ended = plan_job(after_finish(next_run_at=at("09:10:00"), last_finished_at=at("09:04:00")), at("09:10:00"))
+    assert (ended.runs, ended.next_run_at) == ((), at("09:14:00"))
+    [again] = plan_job(after_finish(next_run_at=at("09:14:00"), last_finished_at=at("09:04:00")), at("09:14:00")).runs
+    assert again.scheduled_for == at("09:14:00")
+
+
+def test_the_first_run_of_such_a_job_comes_a_pause_after_it_was_made() -> None:
+    new = plan_job(after_finish(planned=False, anchored_at=at("09:00:00"), next_run_at=at("09:00:00")), at("09:00:01"))
+    assert (new.runs, new.next_run_at) == ((), at("09:10:01"))
