@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,6 +17,9 @@ from hypothesis import strategies as st
 from pgcron_runner.errors import InvalidInput
 from pgcron_runner.model import DstGap, DstRepeat
 from pgcron_runner.schedule import Schedule, check_timezone, parse_schedule
+
+# A long run: PGCRON_PROPERTY_SCALE=40 tries 40 times as many.
+_SCALE = int(os.environ.get("PGCRON_PROPERTY_SCALE", "1"))
 
 MINUTE = timedelta(minutes=1)
 NEVER = datetime.min  # noqa: DTZ901  a wall time has no zone
@@ -281,10 +285,11 @@ def _chain(
         at = step(at)
 
 
+_DST_ZONES = ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe"]
 _PROPERTY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 
 
-@settings(_PROPERTY, max_examples=250)
+@settings(_PROPERTY, max_examples=250 * _SCALE)
 @given(questions(), st.integers(600, 2400), st.integers(600, 2400))
 def test_schedules_agree_with_a_replay_of_the_daemon(
     question: tuple[list[Line], str, datetime], before: int, after: int
@@ -295,7 +300,7 @@ def test_schedules_agree_with_a_replay_of_the_daemon(
     _agree(schedule, start, end, replay(text_lines, check_timezone(name), start, end))
 
 
-@settings(_PROPERTY, max_examples=120)
+@settings(_PROPERTY, max_examples=120 * _SCALE)
 @given(questions(odd=True), st.integers(0, 300), st.sampled_from(DstGap), st.sampled_from(DstRepeat))
 def test_the_two_choices_of_a_job_agree_with_the_replay(
     question: tuple[list[Line], str, datetime], before: int, gap: DstGap, repeat: DstRepeat
@@ -308,7 +313,7 @@ def test_the_two_choices_of_a_job_agree_with_the_replay(
     _agree(schedule, start, end, expected)
 
 
-@settings(_PROPERTY, max_examples=40)
+@settings(_PROPERTY, max_examples=40 * _SCALE)
 @given(st.data(), st.sampled_from(ODD_CHANGES))
 def test_seconds_agree_with_a_replay_of_every_second(data: st.DataObject, moment: tuple[str, datetime]) -> None:
     name, at = moment
@@ -321,7 +326,21 @@ def test_seconds_agree_with_a_replay_of_every_second(data: st.DataObject, moment
     assert schedule.count_between(start, end) == len(expected)
 
 
-@settings(_PROPERTY, max_examples=60)
+@settings(_PROPERTY, max_examples=2 * _SCALE)
+@given(
+    st.data(), st.sampled_from(["Europe/Berlin", "America/New_York", "Australia/Lord_Howe"]), st.integers(1990, 2039)
+)
+def test_a_whole_year_agrees_with_a_walk_over_all_its_minutes(data: st.DataObject, name: str, year: int) -> None:
+    start = datetime(year, 1, 1, tzinfo=UTC)
+    line = data.draw(lines(start.replace(tzinfo=None)))
+    schedule = _parse_or_skip([line], name, DstGap.RUN_AFTER, DstRepeat.FIRST)
+    end = start + timedelta(days=366)
+    expected = replay([line], check_timezone(name), start, end)
+    assert list(schedule.between(start, end)) == expected
+    assert schedule.count_between(start, end) == len(expected)
+
+
+@settings(_PROPERTY, max_examples=60 * _SCALE)
 @given(questions(), st.integers(1, 400), st.integers(0, 999_999))
 def test_long_counts_equal_the_walk_and_split_anywhere(
     question: tuple[list[Line], str, datetime], length: int, microsecond: int
@@ -338,7 +357,7 @@ def test_long_counts_equal_the_walk_and_split_anywhere(
     assert halves == len(found)
 
 
-@settings(_PROPERTY, max_examples=100)
+@settings(_PROPERTY, max_examples=100 * _SCALE)
 @given(questions())
 def test_next_and_prev_are_inverse_however_far_apart(question: tuple[list[Line], str, datetime]) -> None:
     text_lines, name, moment = question
