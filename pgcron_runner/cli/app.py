@@ -12,7 +12,22 @@ from typing import Annotated, NoReturn
 import typer
 
 from pgcron_runner import __version__
-from pgcron_runner.cli import job_add, job_change, jobs, migrate, runs, schedules, status, worker, workers
+from pgcron_runner.cli import (
+    backfill,
+    calendars,
+    doctor,
+    explain,
+    job_add,
+    job_change,
+    job_edit,
+    jobs,
+    migrate,
+    runs,
+    schedules,
+    status,
+    worker,
+    workers,
+)
 from pgcron_runner.cli.options import Unchanged, WrongUse, examples
 from pgcron_runner.cli.output import clean
 from pgcron_runner.errors import InvalidInput, PgcronError
@@ -78,13 +93,20 @@ def build_app(*, rich_help: bool = True) -> typer.Typer:
     app.command(rich_help_panel="Begin", epilog=_WORKER)(worker.worker)
     job = typer.Typer(no_args_is_help=True, help="Add, list and change jobs.")
     job_add.register(job)
+    job.command(epilog=job_edit.EXAMPLES)(job_edit.edit)
     jobs.register(job)
     job_change.register(job)
     app.add_typer(job, name="job", rich_help_panel="Work")
     run_commands = typer.Typer(no_args_is_help=True, help="Look at what ran, and stop what runs.")
     runs.register(run_commands)
     app.add_typer(run_commands, name="runs", rich_help_panel="Work")
+    calendar = typer.Typer(no_args_is_help=True, help="Days on which jobs are skipped.")
+    calendars.register(calendar)
+    app.add_typer(calendar, name="calendar", rich_help_panel="Work")
+    app.command(rich_help_panel="Work", epilog=backfill.EXAMPLES)(backfill.backfill)
     app.command(name="next", rich_help_panel="Work", epilog=schedules.EXAMPLES)(schedules.next_times)
+    app.command(rich_help_panel="Watch", epilog=explain.EXAMPLES)(explain.explain)
+    app.command(rich_help_panel="Watch", epilog=doctor.EXAMPLES)(doctor.doctor)
     app.command(rich_help_panel="Watch", epilog=workers.EXAMPLES)(workers.workers)
     app.command(rich_help_panel="Watch", epilog=status.EXAMPLES)(status.status)
     return app

@@ -5,23 +5,26 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pgcron_runner.cli.follow import follow_run
 from pgcron_runner.cli.jobs import Name, find_job
-from pgcron_runner.cli.options import Dsn, Unchanged, examples, option, parse_instant, parse_object
-from pgcron_runner.cli.output import clean, local, plural, relative, say, utc, zone_of
+from pgcron_runner.cli.options import AsJson, Dsn, Unchanged, WrongUse, examples, option, parse_instant, parse_object
+from pgcron_runner.cli.output import clean, local, plural, print_json, relative, say, utc, zone_of
 from pgcron_runner.cli.session import with_database
 from pgcron_runner.cli.upcoming import next_run_at
 from pgcron_runner.errors import InvalidInput, NotFound
+from pgcron_runner.model import Overlap, Status
 from pgcron_runner.store import catalog
 from pgcron_runner.store.catalog import Job
 
 if TYPE_CHECKING:
     from pgcron_runner.database import Connection
+
+_JUST_NOW = timedelta(seconds=1)
 
 
 def register(app: typer.Typer) -> None:
@@ -29,8 +32,12 @@ def register(app: typer.Typer) -> None:
     paused = examples("pgcron-runner job pause backup", "pgcron-runner job pause backup --until 2027-01-31T09:00")
     report = """pgcron-runner job run report --args '{"month": "2027-01"}' --wait"""
     app.command(epilog=paused)(pause)
-    app.command(epilog=examples("pgcron-runner job resume backup"))(resume)
-    app.command(epilog=examples("pgcron-runner job run backup", report))(run)
+    app.command(epilog=examples("pgcron-runner job resume backup", "pgcron-runner job resume backup --catch-up"))(
+        resume
+    )
+    app.command(
+        epilog=examples("pgcron-runner job run backup", "pgcron-runner job run backup --overlap queue_one", report)
+    )(run)
     app.command(epilog=examples("pgcron-runner job remove old-report --yes"))(remove)
 
 
@@ -40,6 +47,7 @@ def pause(
         str | None,
         option("--until", "INSTANT", "Go on by itself then; without an offset it is in the job's zone."),
     ] = None,
+    as_json: AsJson = False,
     dsn: Dsn = None,
 ) -> None:
     """Start nothing more on schedule, until a time or until resume. What runs goes on; what is queued is cancelled."""
@@ -53,6 +61,10 @@ def pause(
         return before, await find_job(connection, name)
 
     before, after = with_database(dsn, change)
+    if as_json:
+        cancelled = {"cancelled": before.queued, "running": before.running}
+        print_json({"name": name, "enabled": after.enabled, "paused_until": after.paused_until} | cancelled)
+        return
     if not after.enabled:
         still = "" if before.enabled else "still "
         say(f"Job {clean(name)} is {still}disabled. Resume it: pgcron-runner job resume {shlex.quote(name)}")
@@ -69,22 +81,38 @@ def _say_what_was_live(job: Job) -> None:
         say(f"{plural(job.running, 'run')} still running; stop with: pgcron-runner runs cancel ID")
 
 
-def resume(name: Name, dsn: Dsn = None) -> None:
-    """Go on after a pause. It starts from now; what fell due meanwhile is not made up for."""
+def resume(
+    name: Name,
+    catch_up: Annotated[
+        bool,
+        typer.Option("--catch-up", help="Treat the pause as downtime: the job's own catch-up rule makes up for it."),
+    ] = False,
+    as_json: AsJson = False,
+    dsn: Dsn = None,
+) -> None:
+    """Go on after a pause. It starts from now; what fell due meanwhile is made up for only with --catch-up."""
 
     async def change(connection: Connection) -> tuple[Job, datetime]:
-        if not await catalog.resume_job(connection, name):
+        if not await catalog.resume_job(connection, name, catch_up=catch_up):
             raise NotFound(f"There is no job named {name!r}. See: pgcron-runner job list")
         return await find_job(connection, name), await catalog.read_clock(connection)
 
     job, now = with_database(dsn, change)
     following = next_run_at(job, now)
+    if as_json:
+        print_json({"name": name, "enabled": True, "next_run_at": following, "counts_from": job.anchored_at})
+        return
     when = (
         f"next at {local(following, zone_of(job.timezone))}, {relative(following, now)}"
         if following
         else "it is never due by itself"
     )
     say(f"Job {clean(name)} is enabled: {when}.")
+    if catch_up and job.anchored_at < now - _JUST_NOW:
+        since = local(job.anchored_at, zone_of(job.timezone))
+        say(f"What fell due since {since} is caught up by the job's rule, catch_up {job.catch_up}.")
+    elif catch_up:
+        say("It was not paused, so there is nothing to catch up.")
 
 
 def run(
@@ -96,15 +124,31 @@ def run(
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait for the end: exit code 0 if it succeeded, else 1.")
     ] = False,
+    overlap: Annotated[
+        Overlap | None,
+        option("--overlap", None, "What to do if a run is queued or running already, in place of the job's rule."),
+    ] = None,
+    as_json: AsJson = False,
     dsn: Dsn = None,
 ) -> None:
-    """Run a job now, whatever its schedule says. Prints the run's id."""
+    """Run a job now, whatever its schedule says. Prints the run's id.
+
+    A run in its way counts as on schedule, by the job's overlap rule or the one given. If it is skipped, exit code 1.
+    """
     text = None if args is None else json.dumps(parse_object(args, field="args"))
+    if wait and as_json:
+        raise WrongUse("json: not together with --wait, which tells what happens as it happens.")
 
     async def enqueue(connection: Connection) -> bool:
-        run_id = await catalog.enqueue_run(connection, name, args=text)
-        if run_id is None:
+        made = await catalog.enqueue_run(connection, name, args=text, overlap=overlap.value if overlap else None)
+        if made is None:
             raise NotFound(f"There is no job named {name!r}. See: pgcron-runner job list")
+        run_id, status, reason = made
+        if as_json:
+            print_json({"run_id": run_id, "status": status, "reason": reason})
+            return status != Status.SKIPPED
+        if status == Status.SKIPPED:
+            raise Unchanged(_skipped(name, run_id, reason or ""))
         say(f"Run {run_id} of job {clean(name)} is queued.")
         return not wait or await follow_run(connection, run_id)
 
@@ -112,9 +156,17 @@ def run(
         raise typer.Exit(1)
 
 
+def _skipped(name: str, run_id: int, reason: str) -> str:
+    # Behind a running one there is room for one; behind a queued one only queue_all has any.
+    rule = Overlap.QUEUE_ONE if reason.endswith("running") else Overlap.QUEUE_ALL
+    other = f"pgcron-runner job run {shlex.quote(name)} --overlap {rule.value}"
+    return f"Run {run_id} of job {name} was skipped: {reason}. To have it wait for that one: {other}"
+
+
 def remove(
     name: Name,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: AsJson = False,
     dsn: Dsn = None,
 ) -> None:
     """Delete a job. Its history stays; what is queued is cancelled, what runs goes on."""
@@ -128,6 +180,9 @@ def remove(
         return job
 
     job = with_database(dsn, delete)
+    if as_json:
+        print_json({"name": name, "removed": True, "cancelled": job.queued, "running": job.running})
+        return
     say(f"Removed job {clean(name)}. Its history stays: pgcron-runner runs list {shlex.quote(name)}")
     _say_what_was_live(job)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
@@ -15,6 +16,7 @@ from pgcron_runner.cli.output import (
     Cell,
     Column,
     Styled,
+    clean,
     local,
     note,
     print_facts,
@@ -30,11 +32,12 @@ from pgcron_runner.cli.output import (
 )
 from pgcron_runner.cli.runs import RUN_COLUMNS, run_row
 from pgcron_runner.cli.session import with_database
-from pgcron_runner.cli.upcoming import next_run_at, print_slots, slots_of
+from pgcron_runner.cli.upcoming import next_run_at, parse_rule, print_slots, rule_of, slots_of
 from pgcron_runner.durations import format_duration
 from pgcron_runner.errors import NotFound
+from pgcron_runner.explain import Circumstances
 from pgcron_runner.model import Kind
-from pgcron_runner.store import catalog
+from pgcron_runner.store import catalog, inquiry
 from pgcron_runner.store.catalog import Job, ListedJob, ListedRun
 
 if TYPE_CHECKING:
@@ -63,6 +66,10 @@ def register(app: typer.Typer) -> None:
     listed = examples("pgcron-runner job list", "pgcron-runner job list --problem --json")
     app.command(name="list", epilog=listed)(list_)
     app.command(epilog=examples("pgcron-runner job show nightly-report"))(show)
+    listed = examples(
+        "pgcron-runner job next nightly-report", "pgcron-runner job next nightly-report --count 30 --json"
+    )
+    app.command(name="next", epilog=listed)(next_)
 
 
 def list_(
@@ -138,13 +145,14 @@ def _next(job: ListedJob | Job, now: datetime) -> Cell:
 def show(name: Name, as_json: AsJson = False, dsn: Dsn = None) -> None:
     """Show a job: its definition, its next times and its last runs."""
 
-    async def read(connection: Connection) -> tuple[Job, list[ListedRun], datetime]:
+    async def read(connection: Connection) -> tuple[Job, list[ListedRun], Circumstances, datetime]:
         job = await find_job(connection, name)
         last = await catalog.list_job_runs(connection, job.id, job_name=job.name, limit=_LAST)
-        return job, last, await catalog.read_clock(connection)
+        around = await inquiry.read_circumstances(connection, job.id)
+        return job, last, around, await catalog.read_clock(connection)
 
-    job, last, now = with_database(dsn, read)
-    slots = slots_of(job, now, _NEXT)
+    job, last, around, now = with_database(dsn, read)
+    slots = slots_of(job, now, _NEXT, around.excluded)
     job = replace(job, next_run_at=slots[0].at if slots else None)
     if as_json:
         print_json(to_json(job) | {"next_times": [to_json(slot.at) for slot in slots], "last_runs": to_json(last)})
@@ -163,6 +171,41 @@ def show(name: Name, as_json: AsJson = False, dsn: Dsn = None) -> None:
         say("It has not run yet.")
 
 
+def next_(
+    name: Name,
+    count: Annotated[int, typer.Option("--count", metavar="N", min=1, max=10_000, help="How many.")] = 5,
+    as_json: AsJson = False,
+    dsn: Dsn = None,
+) -> None:
+    """Show when a job is due next, and what will be skipped. Takes a pause and its first and last time into account."""
+
+    async def read(connection: Connection) -> tuple[Job, Circumstances, datetime]:
+        job = await find_job(connection, name)
+        return job, await inquiry.read_circumstances(connection, job.id), await catalog.read_clock(connection)
+
+    job, around, now = with_database(dsn, read)
+    slots = slots_of(job, now, count, around.excluded)
+    if as_json:
+        print_json([{"at": s.at, "remark": s.remark or None, "skipped": s.skipped or None} for s in slots])
+    elif slots:
+        print_slots(slots, zone_of(job.timezone), now)
+    if (remark := _why_fewer(job, len(slots), count)) is not None:
+        note(f"Note: {remark}.")
+
+
+def _why_fewer(job: Job, found: int, wanted: int) -> str | None:
+    if job.problem:
+        return f"it has a problem: {clean(job.problem)}"
+    if not job.enabled:
+        return f"it is disabled; start it with: pgcron-runner job resume {shlex.quote(job.name)}"
+    schedule = parse_rule(rule_of(job))
+    if schedule.is_manual:
+        return "it is manual, and due only when somebody runs it"
+    if schedule.after_finish is not None:
+        return f"it is due {format_duration(schedule.after_finish)} after the end of each run, so no more can be listed"
+    return None if found == wanted else "it is never due after that" if found else "it is never due again"
+
+
 async def find_job(connection: Connection, name: str) -> Job:
     """The job of that name. Raises NotFound."""
     job = await catalog.read_job(connection, name)
@@ -174,6 +217,7 @@ async def find_job(connection: Connection, name: str) -> Job:
 # What a new job has; anything else is worth showing.
 _USUAL: dict[str, Any] = {
     "args": {},
+    "exclude": [],
     "priority": 0,
     "jitter": timedelta(0),
     "timeout": None,
@@ -198,6 +242,9 @@ _SHOWN_ELSEWHERE = {
     "problem",
     "planned",
     "anchored_at",
+    "fired_until",
+    "fired_local",
+    "zone_data",
     "next_run_at",
     "created_at",
     "updated_at",
@@ -217,7 +264,7 @@ def _facts(job: Job, now: datetime) -> list[tuple[str, Cell]]:
             continue
         if field.name in _RETRY_ONLY and job.max_attempts == 1:
             continue
-        facts.append((field.name, _value(value, zone)))
+        facts.append((field.name, show_value(value, zone)))
     facts.append(("id", str(job.id)))
     facts.append(("created_at", f"{local(job.created_at, zone)}  {utc(job.created_at)}"))
     facts.append(("updated_at", f"{local(job.updated_at, zone)}  {utc(job.updated_at)}"))
@@ -229,7 +276,8 @@ def _state(job: Job, now: datetime) -> Cell:
     return text if isinstance(text, Styled) or text == "never" else f"next {text}"
 
 
-def _value(value: Any, zone: Any) -> str:
+def show_value(value: Any, zone: Any) -> str:
+    """A column of a job, as people read it."""
     match value:
         case datetime():
             return f"{local(value, zone)}  {utc(value)}"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from pgcron_runner.cli.output import Cell, Column, Styled, local, print_table, relative, utc
 from pgcron_runner.errors import InvalidInput
-from pgcron_runner.model import DstGap, DstRepeat
+from pgcron_runner.explain import excluded_on
+from pgcron_runner.model import DstGap, DstRepeat, ExcludedDays
 from pgcron_runner.schedule import Schedule, check_timezone, parse_schedule
 from pgcron_runner.store.catalog import Job, ListedJob
 
@@ -26,14 +27,16 @@ class Rule:
     dst_gap: DstGap = DstGap.RUN_AFTER
     dst_repeat: DstRepeat = DstRepeat.FIRST
     ends_at: datetime | None = None
+    excluded: tuple[ExcludedDays, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """An instant at which a job is due, and what a change of the clock has to do with it."""
+    """An instant at which a job is due, what a change of the clock has to do with it, and why it will be skipped."""
 
     at: datetime
     remark: str = ""
+    skipped: str = ""
 
 
 def next_slots(rule: Rule, after: datetime, count: int) -> list[Slot]:
@@ -49,7 +52,9 @@ def next_slots(rule: Rule, after: datetime, count: int) -> list[Slot]:
         following = schedule.next_after(after)
         if following is None or (rule.ends_at is not None and following > rule.ends_at):
             break
-        found.append(Slot(following, _remark(rule, following)))
+        days = excluded_on(rule.excluded, following.astimezone(check_timezone(rule.timezone)).date())
+        skipped = f"skipped: {days.reason}" if days else ""
+        found.append(Slot(following, _remark(rule, following), skipped))
         after = following
     return found
 
@@ -70,12 +75,12 @@ def next_run_at(job: ListedJob | Job, now: datetime) -> datetime | None:
     return None if following is None or (job.ends_at is not None and following > job.ends_at) else following
 
 
-def slots_of(job: Job, now: datetime, count: int) -> list[Slot]:
+def slots_of(job: Job, now: datetime, count: int, excluded: tuple[ExcludedDays, ...] = ()) -> list[Slot]:
     """The next slots of a job; the first is `next_run_at`. Empty for a job that cannot be scheduled."""
     first = next_run_at(job, now)
     if first is None:
         return []
-    return next_slots(rule_of(job), first - _TICK, count) or [Slot(first)]
+    return next_slots(replace(rule_of(job), excluded=excluded), first - _TICK, count) or [Slot(first)]
 
 
 def rule_of(job: ListedJob | Job) -> Rule:
@@ -87,16 +92,23 @@ def print_slots(slots: Sequence[Slot], zone: ZoneInfo, now: datetime) -> None:
     """A table of slots: in the zone, in UTC, and how far away."""
     own = [] if zone.key == "UTC" else [Column(zone.key)]
     changes = [Column("CLOCK CHANGE", optional=1)] if any(slot.remark for slot in slots) else []
+    skipped = [Column("SKIPPED", flexible=True)] if any(slot.skipped for slot in slots) else []
     rows: list[list[Cell]] = [
         [
             *([f"{slot.at.astimezone(zone):%a} {local(slot.at, zone)}"] if own else []),
             utc(slot.at) if own else f"{slot.at:%a} {utc(slot.at)}",
             relative(slot.at, now),
             *([Styled(slot.remark, "yellow")] if changes else []),
+            *([Styled(slot.skipped, "yellow")] if skipped else []),
         ]
         for slot in slots
     ]
-    print_table([*own, Column("UTC"), Column("WHEN"), *changes], rows)
+    print_table([*own, Column("UTC"), Column("WHEN"), *changes, *skipped], rows)
+
+
+def parse_rule(rule: Rule) -> Schedule:
+    """Raises InvalidInput."""
+    return _parse(rule, rule.dst_gap)
 
 
 def _parse(rule: Rule, dst_gap: DstGap) -> Schedule:

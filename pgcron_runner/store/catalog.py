@@ -57,6 +57,7 @@ class NewJob:
     source: str
     dst_gap: str
     dst_repeat: str
+    exclude: list[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +103,7 @@ class Job:
     priority: int
     starts_at: datetime | None
     ends_at: datetime | None
+    exclude: list[str]
     jitter: timedelta
     timeout: timedelta
     kill_grace: timedelta
@@ -131,7 +133,10 @@ class Job:
     dst_repeat: str
     planned: bool
     anchored_at: datetime
+    fired_until: datetime | None
+    fired_local: str | None
     next_run_at: datetime | None
+    zone_data: str | None
     problem: str | None
     created_at: datetime
     updated_at: datetime
@@ -178,6 +183,7 @@ class Run(ListedRun):
     output_bytes: int | None
     output_truncated: bool | None
     parent_run_id: int | None
+    backfill: bool
     args: dict[str, Any] | None
     cancel_requested_at: datetime | None
 
@@ -250,6 +256,16 @@ async def insert_job(connection: Connection, job: NewJob) -> tuple[int, datetime
     return None if row is None else (row[0], row[1])
 
 
+async def update_job(connection: Connection, job_id: int, job: NewJob, *, read_at: datetime) -> datetime | None:
+    """Writes a definition over a job whose `updated_at` is still `read_at`; the instant that its schedule counts from.
+
+    None: somebody else has changed it since, or removed it.
+    """
+    cursor = await connection.execute(query("update_job"), asdict(job) | {"id": job_id, "read_at": read_at})
+    row = await cursor.fetchone()
+    return None if row is None else row[0]
+
+
 async def list_jobs(
     connection: Connection,
     *,
@@ -261,12 +277,12 @@ async def list_jobs(
 ) -> list[ListedJob]:
     """Jobs by name, each with its newest run."""
     given = {"limit": limit, "queue": queue, "tag": tag, "kind": kind, "problem": problem}
-    return await _rows(connection, "list_jobs", given, ListedJob)
+    return await read_rows(connection, "list_jobs", given, ListedJob)
 
 
 async def read_job(connection: Connection, name: str) -> Job | None:
     """One job by its name."""
-    return await _row(connection, "read_job", {"name": name}, Job)
+    return await read_row(connection, "read_job", {"name": name}, Job)
 
 
 async def pause_job(
@@ -278,9 +294,9 @@ async def pause_job(
     return None if row is None else (row[0], row[1])
 
 
-async def resume_job(connection: Connection, name: str) -> bool:
-    """Enables a job and ends its pause; False: there is no such job."""
-    cursor = await connection.execute(query("resume_job"), {"name": name})
+async def resume_job(connection: Connection, name: str, *, catch_up: bool = False, now: datetime | None = None) -> bool:
+    """Enables a job and ends its pause; with `catch_up` the pause counts as downtime. False: there is no such job."""
+    cursor = await connection.execute(query("resume_job"), {"name": name, "catch_up": catch_up, "now": now})
     return await cursor.fetchone() is not None
 
 
@@ -290,11 +306,17 @@ async def remove_job(connection: Connection, name: str) -> bool:
     return await cursor.fetchone() is not None
 
 
-async def enqueue_run(connection: Connection, name: str, *, args: str | None) -> int | None:
-    """Queues a run of a job, with a JSON text in place of its args; the run's id. None: there is no such job."""
-    cursor = await connection.execute(query("enqueue_run"), {"name": name, "args": args, "now": None})
+async def enqueue_run(
+    connection: Connection, name: str, *, args: str | None, overlap: str | None = None
+) -> tuple[int, str, str | None] | None:
+    """Queues a run of a job, with a JSON text in place of its args; its id, its status and the reason for that.
+
+    Skipped where the overlap rule says so: the given one, else the job's. None: there is no such job.
+    """
+    given = {"name": name, "args": args, "overlap": overlap, "now": None}
+    cursor = await connection.execute(query("enqueue_run"), given)
     row = await cursor.fetchone()
-    return None if row is None else int(row[0])
+    return None if row is None else (row[0], row[1], row[2])
 
 
 async def cancel_run(connection: Connection, run_id: int, *, reason: str) -> str | None:
@@ -309,7 +331,7 @@ async def list_runs(
 ) -> list[ListedRun]:
     """Runs of all jobs, newest first."""
     given = {"limit": limit, "status": status, "since": since}
-    return await _rows(connection, "list_runs", given, ListedRun)
+    return await read_rows(connection, "list_runs", given, ListedRun)
 
 
 async def list_job_runs(
@@ -331,39 +353,40 @@ async def list_job_runs(
         "status": status,
         "since": since,
     }
-    return await _rows(connection, "list_job_runs", given, ListedRun)
+    return await read_rows(connection, "list_job_runs", given, ListedRun)
 
 
 async def read_run(connection: Connection, run_id: int) -> Run | None:
     """One run."""
-    return await _row(connection, "read_run", {"run_id": run_id}, Run)
+    return await read_row(connection, "read_run", {"run_id": run_id}, Run)
 
 
 async def read_output(connection: Connection, run_id: int) -> Printed | None:
     """What a run has printed so far."""
-    return await _row(connection, "read_output", {"run_id": run_id}, Printed)
+    return await read_row(connection, "read_output", {"run_id": run_id}, Printed)
 
 
 async def list_workers(
     connection: Connection, *, limit: int, ended: bool = False, now: datetime | None = None
 ) -> list[ListedWorker]:
     """Workers that have not ended, and with `ended` also those that have within the last day."""
-    return await _rows(connection, "list_workers", {"limit": limit, "all": ended, "now": now}, ListedWorker)
+    return await read_rows(connection, "list_workers", {"limit": limit, "all": ended, "now": now}, ListedWorker)
 
 
 async def read_health(connection: Connection, *, now: datetime | None = None) -> Health:
     """How the whole installation is."""
-    health = await _row(connection, "read_health", {"now": now}, Health)
+    health = await read_row(connection, "read_health", {"now": now}, Health)
     assert health is not None
     return health
 
 
-async def _row(connection: Connection, name: str, given: Mapping[str, Any], value: type[Row]) -> Row | None:
-    rows = await _rows(connection, name, given, value)
+async def read_row(connection: Connection, name: str, given: Mapping[str, Any], value: type[Row]) -> Row | None:
+    """The one row of a statement, or None."""
+    rows = await read_rows(connection, name, given, value)
     return rows[0] if rows else None
 
 
-async def _rows(connection: Connection, name: str, given: Mapping[str, Any], value: type[Row]) -> list[Row]:
+async def read_rows(connection: Connection, name: str, given: Mapping[str, Any], value: type[Row]) -> list[Row]:
     """The rows of a statement as values whose fields are named as its columns are."""
     cursor = await connection.execute(query(name), given)
     columns = [column.name for column in cursor.description or ()]

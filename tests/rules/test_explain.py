@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from pgcron_runner.explain import Circumstances, ExplainedJob, Explanation, Moment, OccurrenceRun, explain, moments_shown
+from pgcron_runner.explain import (
+    Circumstances,
+    ExplainedJob,
+    Explanation,
+    Moment,
+    OccurrenceRun,
+    explain,
+    moments_shown,
+)
 from pgcron_runner.model import DstGap, ExcludedDays
 from pgcron_runner.schedule import check_timezone
 
@@ -126,7 +134,8 @@ def test_it_was_cancelled_before_it_started() -> None:
 def test_a_missed_range_covers_it() -> None:
     assert words(told(missed(DUE - 2 * DAY, DUE + HOUR, 3))) == (
         "missed",
-        "Run 7 records it as missed, one of 3 times from 2027-01-08 10:00:00+01:00 to 2027-01-10 11:00:00+01:00: nobody.",
+        "Run 7 records it as missed, one of 3 times from 2027-01-08 10:00:00+01:00 to "
+        "2027-01-10 11:00:00+01:00: nobody.",
     )
     assert words(told(missed(DUE, DUE, 1))) == ("missed", "Run 7 records it as missed: nobody.")
 
@@ -139,7 +148,9 @@ def test_it_is_running() -> None:
     running = run(status="running", started_at=NOW - HOUR, finished_at=None, created_at=NOW - HOUR)
     verdict, text = words(told(running))
     assert verdict == "running"
-    assert text.startswith("Run 7 has been running for 1h on worker web-1. That is 2h after its time: 2h until a worker")
+    assert text.startswith(
+        "Run 7 has been running for 1h on worker web-1. That is 2h after its time: 2h until a worker"
+    )
 
 
 @pytest.mark.parametrize(
@@ -226,7 +237,7 @@ def test_a_minute_of_seconds_is_told_one_by_one_and_not_without_end() -> None:
 
 
 def test_a_time_that_the_clock_skips() -> None:
-    [moment] = moments_shown(datetime(2027, 3, 28, 2, 30), MINUTE, check_timezone("Europe/Berlin"))
+    [moment] = moments_shown(datetime.fromisoformat("2027-03-28T02:30"), MINUTE, check_timezone("Europe/Berlin"))
     assert moment.start == datetime(2027, 3, 28, 1, tzinfo=UTC)
     assert moment.remark == "The clock of Europe/Berlin skips 02:30 on 2027-03-28: it goes from 02:00 to 03:00."
     job = replace(JOB, schedule="30 2 * * *")
@@ -237,7 +248,7 @@ def test_a_time_that_the_clock_skips() -> None:
 
 
 def test_a_time_that_the_clock_shows_twice() -> None:
-    first, second = moments_shown(datetime(2027, 10, 31, 2, 30), MINUTE, check_timezone("Europe/Berlin"))
+    first, second = moments_shown(datetime.fromisoformat("2027-10-31T02:30"), MINUTE, check_timezone("Europe/Berlin"))
     assert second.start - first.start == HOUR
     assert second.remark.endswith("twice on 2027-10-31; this is the second pass.")
     job = replace(JOB, schedule="30 2 * * *")
