@@ -75,7 +75,7 @@ async def _persistently(step: Callable[[], Awaitable[T]]) -> T:
 
 @asynccontextmanager
 async def staged(dsn: str, *, lease: float = 30.0) -> AsyncIterator[Stage]:
-    """A registered worker; its sessions end with the block, its row stays. `lease` is how long it watches the others."""
+    """A registered worker; its sessions end with the block. It watches the others for `lease` seconds."""
     worker_id = uuid4()
     database = Database(dsn, workers.application_name(worker_id))
     control, record = Session(database, Purpose.CONTROL), Session(database, Purpose.RECORD)

@@ -140,7 +140,7 @@ async def test_a_stale_worker_cannot_finish_a_reaped_run(database: Database) -> 
         await other.reap.step()
         assert await other.reap.step() == 1
         assert not await stale.end(task, Outcome(Status.SUCCEEDED))
-        beaten = await stale.heartbeat.step(lambda: [], stopping=False)
+        beaten = await stale.heartbeat.step(list, stopping=False)
         assert not beaten.alive
     assert [row[3] for row in story(database)] == ["lost", "queued"]
 
@@ -149,7 +149,7 @@ async def test_a_worker_that_beats_is_never_reaped(database: Database) -> None:
     async with staged(database.dsn) as one, staged(database.dsn) as other:
         database.execute("update pgcron.workers set lease = '1 microsecond' where id = %s", (one.id,))
         await other.reap.step()
-        assert (await one.heartbeat.step(lambda: [], stopping=False)).alive
+        assert (await one.heartbeat.step(list, stopping=False)).alive
         await other.reap.step()
         assert database.value("select ended_at from pgcron.workers where id = %s", (one.id,)) is None
 

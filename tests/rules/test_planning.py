@@ -77,9 +77,7 @@ def test_catch_up_skip_still_starts_what_is_a_moment_late() -> None:
 
 
 def test_catch_up_all_runs_the_oldest_up_to_the_limit_and_counts_the_rest() -> None:
-    plan = plan_job(
-        job(catch_up=CatchUp.ALL, catch_up_limit=2, overlap=Overlap.QUEUE_ALL), at("14:10:00")
-    )
+    plan = plan_job(job(catch_up=CatchUp.ALL, catch_up_limit=2, overlap=Overlap.QUEUE_ALL), at("14:10:00"))
     queued = [run.scheduled_for for run in plan.runs if run.status is Status.QUEUED]
     [missed] = [run for run in plan.runs if run.status is Status.MISSED]
     assert queued == [at("09:00:00"), at("10:00:00")]
