@@ -65,6 +65,7 @@ _OWN_STATEMENTS = {
     "default_transaction_isolation": "read committed",
     "statement_timeout": "10s",
     "lock_timeout": "5s",
+    "idle_session_timeout": "0",
     # Every statement of ours has its index. A plan made while the tables were empty would otherwise stay a
     # sequential scan for as long as the session lives.
     "enable_seqscan": "off",
@@ -107,6 +108,9 @@ class Database:
             raise explain(error) from error
         try:
             await _check(connection)
+        except psycopg.Error as error:
+            await connection.close()
+            raise explain(error) from error
         except BaseException:
             await connection.close()
             raise
@@ -249,7 +253,9 @@ class Session:
         *,
         on_connect: Callable[[Connection], Awaitable[None]] | None = None,
         patient: bool = True,
+        availability: Availability | None = None,
     ) -> None:
+        self._availability = availability or Availability()
         self._database = database
         self._purpose = purpose
         self._on_connect = on_connect
@@ -287,9 +293,9 @@ class Session:
             await self._drop(None)
 
     async def _reconnect(self) -> Connection:
-        started, said = time.monotonic(), ""
         retrying = AsyncRetrying(
-            wait=wait_random_exponential(multiplier=0.1, max=5),
+            # Well inside a lease: who comes back in time keeps its runs.
+            wait=wait_random_exponential(multiplier=0.1, max=min(5.0, self._database.lease.total_seconds() / 6)),
             retry=retry_if_exception_type(
                 (DatabaseUnavailable, DatabaseRefused) if self._patient else DatabaseUnavailable
             ),
@@ -299,17 +305,10 @@ class Session:
                 try:
                     self._connection = await self._open()
                 except PgcronError as error:
-                    if str(error) != said:
-                        said = str(error)
-                        log.warning(
-                            "database_away",
-                            session=self._purpose.value,
-                            error=said,
-                            consequence="waiting; nothing new starts",
-                        )
+                    if self._patient or isinstance(error, DatabaseUnavailable):
+                        self._availability.away(self, str(error))
                     raise
-        if said:
-            log.info("database_back", session=self._purpose.value, after_s=round(time.monotonic() - started, 1))
+        self._availability.back(self)
         assert self._connection is not None
         return self._connection
 
@@ -337,6 +336,31 @@ class Session:
             )
         with suppress(psycopg.Error):
             await connection.close()
+
+
+class Availability:
+    """What has been said of the present outage: each sentence once, however many sessions meet it; its end once."""
+
+    def __init__(self) -> None:
+        self._away: set[Session] = set()
+        self._said: set[str] = set()
+        self._since = 0.0
+
+    def away(self, session: Session, sentence: str) -> None:
+        if not self._away:
+            self._since = time.monotonic()
+        self._away.add(session)
+        if sentence not in self._said:
+            self._said.add(sentence)
+            log.warning("database_away", error=sentence, consequence="waiting; nothing new starts")
+
+    def back(self, session: Session) -> None:
+        if session not in self._away:
+            return
+        self._away.discard(session)
+        if not self._away:
+            self._said.clear()
+            log.info("database_back", after_s=round(time.monotonic() - self._since, 1))
 
 
 @dataclass(frozen=True, slots=True)

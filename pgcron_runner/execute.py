@@ -71,6 +71,17 @@ class Execute:
         """Asks the runs of some jobs to end."""
         self.stop([run_id for run_id, (task, _) in self._running.items() if task.job_id in job_ids], reason, now=now)
 
+    def written(self, batch: Iterable[Finished]) -> None:
+        """The states of these are written, or were found to be somebody else's; their locks are still in hand."""
+        for finished in batch:
+            self.unrecorded[finished.task.run_id] = replace(finished, outcome=replace(finished.outcome, recorded=True))
+
+    @property
+    def unwritten(self) -> list[int]:
+        """Runs in hand whose end is not written."""
+        ended = [run_id for run_id, finished in self.unrecorded.items() if not finished.outcome.recorded]
+        return [*self._running, *ended]
+
     def recorded(self, run_ids: Iterable[int]) -> None:
         """These ends are written, or were found to be somebody else's: they are no longer in hand."""
         for run_id in run_ids:

@@ -33,6 +33,14 @@ class Finish:
             async with self._record.use() as connection:
                 await self._store_output(connection, unrecorded)
                 changed = await self._write(connection, unrecorded, now)
+                taken = {
+                    finished.task.run_id: finished for finished in unrecorded if finished.task.run_id not in changed
+                }
+                if taken:
+                    # A try before may have been committed without an answer.
+                    changed |= await runs.read_ended_so(
+                        connection, self._worker_id, [_ending(f) for f in taken.values()]
+                    )
         return {finished.task.run_id for finished in unrecorded} - changed
 
     async def release(self, batch: Sequence[Finished]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
 
@@ -51,20 +51,27 @@ class Watch:
 
     own_lease: float
     sightings: dict[UUID, Sighting] = field(default_factory=dict)
+    looked_at: float | None = None
 
     def observe(self, beats: Iterable[Beat], now: float) -> tuple[Watch, list[Beat]]:
-        """The memory after this look, and the workers whose beat has stood still for a whole lease."""
+        """The memory after this look, and the workers whose beat has stood still for a whole lease.
+
+        Only while this observer could see: after an outage of the database nobody has beaten, and that is no silence.
+        """
+        blind = self.looked_at is not None and now - self.looked_at > self.own_lease / 2
         sightings: dict[UUID, Sighting] = {}
         silent: list[Beat] = []
         for seen in beats:
             known = self.sightings.get(seen.worker_id)
+            if blind and known is not None:
+                known = replace(known, first_seen=now)
             lease = seen.lease if seen.lease is not None else known.lease if known else self.own_lease
             if known is None or known.beat != seen.beat:
                 known = Sighting(seen.beat, lease, now)
             elif now - known.first_seen >= lease:
                 silent.append(seen)
             sightings[seen.worker_id] = known
-        return Watch(self.own_lease, sightings), silent
+        return Watch(self.own_lease, sightings, now), silent
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +87,16 @@ class ClockWatch:
     TOLERANCE = 2.0
     SETTLE = 10.0
 
-    def observe(self, database_now: datetime, boottime: float) -> ClockWatch:
-        """The state after one reading; `boottime` was read when the answer came."""
-        offset = database_now.timestamp() - boottime
+    def observe(self, database_now: datetime, sent_at: float, answered_at: float) -> ClockWatch:
+        """The state after one reading, which was taken at some moment between the two on the boot-time clock."""
+        least, most = database_now.timestamp() - answered_at, database_now.timestamp() - sent_at
         if self.offset is None:
-            return ClockWatch(offset)
-        if abs(offset - self.offset) > self.TOLERANCE:
-            return ClockWatch(offset, boottime)
-        settled = self.stepped_at is not None and boottime - self.stepped_at >= self.SETTLE
-        # The new offset is kept: clocks drift, and only a jump between two readings is a step.
-        return ClockWatch(offset, None if settled else self.stepped_at)
+            return ClockWatch(least)
+        if not least - self.TOLERANCE <= self.offset <= most + self.TOLERANCE:
+            return ClockWatch(least, answered_at)
+        settled = self.stepped_at is not None and answered_at - self.stepped_at >= self.SETTLE
+        # Follows as far as this reading shows: clocks drift, and only a jump between two readings is a step.
+        return ClockWatch(min(max(self.offset, least), most), None if settled else self.stepped_at)
 
     @property
     def steady(self) -> bool:

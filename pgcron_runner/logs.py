@@ -21,6 +21,8 @@ def configure_logs(*, as_json: bool = False, level: str = "info", **context: Any
         if as_json
         else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=24)
     )
+    # What libraries log would come as bare text between the lines.
+    logging.getLogger("psycopg").setLevel(logging.CRITICAL)
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,

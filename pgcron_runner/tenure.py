@@ -17,7 +17,7 @@ from uuid import UUID, uuid4
 from pgcron_runner import __version__
 from pgcron_runner.claim import Claim
 from pgcron_runner.clock import boottime
-from pgcron_runner.database import Connection, Database, DatabaseError, Purpose, Session
+from pgcron_runner.database import Availability, Connection, Database, DatabaseError, Purpose, Session
 from pgcron_runner.errors import PgcronError
 from pgcron_runner.execute import Execute
 from pgcron_runner.execution.processes import Guard
@@ -63,6 +63,7 @@ class Tenure:
         self._jobs_due_at = math.inf
         self._clock = ClockWatch()
         self._stopping = False
+        self._control_pid: int | None = None
         self._has_fired = False
         self.registered = False
         self._reaped = False
@@ -71,9 +72,12 @@ class Tenure:
         self._build(replace(database, application_name=workers.application_name(self.id), lease=settings.lease))
 
     def _build(self, database: Database) -> None:
-        self._control = Session(database, Purpose.CONTROL, on_connect=self._adopt, patient=False)
-        self._record = Session(database, Purpose.RECORD)
-        self._listen = Session(database, Purpose.LISTEN, on_connect=_listen)
+        availability = Availability()
+        self._control = Session(
+            database, Purpose.CONTROL, on_connect=self._adopt, patient=False, availability=availability
+        )
+        self._record = Session(database, Purpose.RECORD, availability=availability)
+        self._listen = Session(database, Purpose.LISTEN, on_connect=self._hear, availability=availability)
         self._runners = Runners(database, self.id, self._guard, slots=self._settings.slots)
         self._execute = Execute(self._runners.by_kind(), self._on_finished)
         self._fire = Fire(self._control)
@@ -138,7 +142,7 @@ class Tenure:
             # Bounded, since a function in a thread cannot be stopped.
             async with asyncio.timeout(self._lease):
                 await self._execute.wait_until_idle()
-        for run_id in self._execute.run_ids:
+        for run_id in self._execute.unwritten:
             log.warning("result_dropped", run=run_id, consequence=_DROPPED)
 
     async def drain(self, patience: float | None) -> None:
@@ -185,6 +189,10 @@ class Tenure:
         await check_schema(connection)
         # The last claim may have been committed without our knowing, or still be on its way through a dying session.
         self._suspicious_until = boottime() + 2 * self._lease
+        if self._control_pid is not None:
+            # A line that was cut may look whole from the server: our own last session still has our locks.
+            await workers.terminate_session(connection, self.id, self._control_pid)
+        self._control_pid = connection.info.backend_pid
         locks = self._execute.locked_jobs()
         if locks and (refused := await runs.take_job_locks(connection, locks)):
             log.warning("locks_taken_over", jobs=sorted(refused), consequence="their runs are stopped")
@@ -217,7 +225,7 @@ class Tenure:
 
     def _watch_clock(self, beaten: Beaten) -> None:
         assert beaten.database_now is not None
-        before, self._clock = self._clock, self._clock.observe(beaten.database_now, beaten.answered_at)
+        before, self._clock = self._clock, self._clock.observe(beaten.database_now, beaten.sent_at, beaten.answered_at)
         if before.steady and not self._clock.steady:
             log.warning(
                 "database_clock_stepped", consequence="nothing is fired until it has been steady for ten seconds"
@@ -343,10 +351,18 @@ class Tenure:
         taken = await self._finish.step(batch)
         for run_id in taken:
             log.warning("result_dropped", run=run_id, consequence=_DROPPED)
+        # Before the locks: they may have to be given back in another try, and nothing may be told or written twice.
+        self._execute.written(batch)
         await self._finish.release(batch)
         self._execute.recorded(finished.task.run_id for finished in batch)
         self._scheduling.wake()
         return 0.0 if self._execute.unrecorded else None
+
+    async def _hear(self, connection: Connection) -> None:
+        await connection.execute("listen pgcron")
+        # What was said while nobody listened is lost.
+        self._scheduling.wake()
+        self._beating.wake()
 
     async def _listen_step(self) -> float | None:
         async with self._listen.use() as connection:
@@ -368,7 +384,3 @@ class Tenure:
     async def _prune_step(self) -> float | None:
         await self._prune.step()
         return None
-
-
-async def _listen(connection: Connection) -> None:
-    await connection.execute("listen pgcron")

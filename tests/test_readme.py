@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,14 +33,14 @@ def commands() -> list[str]:
 
 
 @pytest.fixture
-def environment(database: Database, tmp_path: Path) -> Iterator[dict[str, str]]:
+def environment(database: Database, tmp_path: Path) -> dict[str, str]:
     """A PATH on which `pgcron-runner` is this checkout, and a database."""
     script = tmp_path / "bin" / "pgcron-runner"
     script.parent.mkdir()
     script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m pgcron_runner "$@"\n')
     script.chmod(0o755)
     path = f"{script.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-    yield os.environ | {"PATH": path, "PGCRON_DSN": database.dsn, "PYTHONPATH": str(ROOT)}
+    return os.environ | {"PATH": path, "PGCRON_DSN": database.dsn, "PYTHONPATH": str(ROOT)}
 
 
 def test_the_readme_is_as_long_as_it_should_be_and_begins_with_two_one_liners() -> None:
@@ -62,8 +61,8 @@ def test_every_command_works_in_the_order_of_the_page(
         if command.startswith("export PGCRON_DSN="):
             assert "postgresql://" in command
         elif command.startswith("pip install"):
-            command = command.replace("pgcron-runner[", f"{ROOT}[").replace("install", "install -q --dry-run --no-deps")
-            run(command, environment, tmp_path)
+            here = command.replace("pgcron-runner[", f"{ROOT}[")
+            run(here.replace("install", "install -q --dry-run --no-deps"), environment, tmp_path)
         elif command == "pgcron-runner dev":
             # Not in pytest's own folder, which the server's user cannot enter where the tests run as root.
             with tempfile.TemporaryDirectory(prefix="pgcron-readme-") as folder:

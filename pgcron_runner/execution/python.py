@@ -69,7 +69,7 @@ class PythonRunner:
     def close(self) -> bool:
         """Gives up the threads; False where some function has not returned and keeps the process alive."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-        return not any(future.running() for future in self._in_threads)
+        return not any(future.running() for future in list(self._in_threads))
 
     # ------------------------------------------------------------------------------------- in the worker
 

@@ -39,7 +39,6 @@ log = get_logger(__name__)
 _LOCK_PATIENCE = 15.0
 _RETRY_PAUSE = 0.1
 _MOST_COUNTS = 100
-
 _TIMEOUTS = ["statement_timeout", "lock_timeout"]
 _READ_ONLY = "25006"
 
@@ -200,6 +199,7 @@ class _Script:
 
     async def run(self, connection: Connection) -> Outcome:
         """Runs all of it; _UNKNOWN where COMMIT was sent and the session was lost."""
+        self.lost = False
         try:
             if self._is_transactional:
                 return await self._in_one_transaction(connection)
@@ -220,8 +220,7 @@ class _Script:
         outcome = await self._commit(connection, transaction_id)
         if outcome is not None:
             return outcome
-        await connection.execute("rollback")
-        return self._failed(reason=_ENDED_ITS_TRANSACTION) if await self._is_ours(connection) else _TAKEN
+        return await self._why_not_committed(connection)
 
     async def _in_autocommit(self, connection: Connection) -> Outcome:
         """At least once, for statements that refuse a transaction; `succeeded` is recorded afterwards."""
@@ -304,9 +303,14 @@ class _Script:
         if connection.info.encoding != "utf-8":
             await connection.execute("set local client_encoding to 'UTF8'")
 
-    async def _is_ours(self, connection: Connection) -> bool:
+    async def _why_not_committed(self, connection: Connection) -> Outcome:
+        if not in_transaction(connection):
+            # The record was accepted; the same error came out of COMMIT itself.
+            return self._failed(error="22012: division by zero", reason="a deferred trigger failed at COMMIT")
+        await connection.execute("rollback")
         # Not recorded by anybody, since our own transaction was rolled back.
-        return self.task.run_id in await runs.read_own_runs(connection, self.worker_id, [self.task.run_id])
+        ours = await runs.read_own_runs(connection, self.worker_id, [self.task.run_id])
+        return self._failed(reason=_ENDED_ITS_TRANSACTION) if self.task.run_id in ours else _TAKEN
 
     def _note(self, results: Results) -> None:
         self._counts.append({"command": results.command, "rows": results.rows})

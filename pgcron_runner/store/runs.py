@@ -180,6 +180,20 @@ async def finish_runs(
     return {row[0] for row in await cursor.fetchall()}
 
 
+async def read_ended_so(connection: Connection, worker_id: UUID, endings: Sequence[Ending]) -> set[int]:
+    """Which of these runs have been ended by this worker in just this way."""
+    cursor = await connection.execute(
+        query("read_ended_so"),
+        {
+            "worker_id": worker_id,
+            "run_ids": [ending.run_id for ending in endings],
+            "statuses": [ending.outcome.status.value for ending in endings],
+            "reasons": [ending.outcome.reason for ending in endings],
+        },
+    )
+    return {row[0] for row in await cursor.fetchall()}
+
+
 async def store_output(connection: Connection, worker_id: UUID, outputs: Sequence[tuple[int, Output]]) -> None:
     """Writes what runs have printed, while they still are running runs of this worker."""
     await connection.execute(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from pgcron_runner.clock import boottime
 from pgcron_runner.database import Connection
 from pgcron_runner.leases import Beat
 from pgcron_runner.settings import WorkerSettings
@@ -60,9 +62,24 @@ async def lock_silent_worker(connection: Connection, silent: Beat) -> bool:
     return await cursor.fetchone() is not None
 
 
+async def terminate_session(connection: Connection, worker_id: UUID, pid: int) -> None:
+    """Ends one earlier session of a worker, if the server still has it."""
+    await connection.execute(query("terminate_session"), {"application_name": application_name(worker_id), "pid": pid})
+
+
 async def terminate_sessions(connection: Connection, worker_id: UUID) -> tuple[int, int]:
     """Ends the sessions of a dead worker where the role may: how many there were, how many have ended."""
     cursor = await connection.execute(query("terminate_sessions"), {"application_name": application_name(worker_id)})
     row = await cursor.fetchone()
     assert row is not None
-    return row[0], row[1]
+    found, left = row[0], row[0]
+    patience = boottime() + 1.5
+    while left and boottime() < patience:
+        await connection.execute("select pg_stat_clear_snapshot()")
+        cursor = await connection.execute(query("count_sessions"), {"application_name": application_name(worker_id)})
+        counted = await cursor.fetchone()
+        assert counted is not None
+        left = counted[0]
+        if left:
+            await asyncio.sleep(0.01)
+    return found, found - left

@@ -7,4 +7,4 @@ with sessions as materialized (
        and pg_has_role(current_user, usesysid, 'member')
      limit 2000
 )
-select count(*)::int, count(*) filter (where pg_terminate_backend(pid, 1500))::int from sessions
+select count(*)::int, count(*) filter (where pg_terminate_backend(pid))::int from sessions

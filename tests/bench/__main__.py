@@ -76,9 +76,8 @@ def report_limit(server: Server) -> None:
             seconds = 4
             command = ["pgbench", "-n", "-M", "prepared", "-f", str(HERE / "limit.sql"), "-c", str(clients)]
             server.run(*command, "-j", str(clients), "-T", str(seconds), dsn)
-            print(
-                f"limit    pgbench, batches of 500, {clients} client(s): {(done(connection) - before) / seconds:,.0f} runs/s"
-            )
+            rate = (done(connection) - before) / seconds
+            print(f"limit    pgbench, batches of 500, {clients} client(s): {rate:,.0f} runs/s")
 
 
 def done(connection: Connection) -> int:
@@ -113,7 +112,8 @@ def report_lateness(server: Server, *, jobs: int, seconds: int) -> None:
         add_jobs(connection, PYTHON, jobs, schedule="*/5 * * * * *")
         time.sleep(seconds)
         row = connection.execute(
-            """select count(*), count(distinct scheduled_for), percentile_cont(array[0.5, 0.99]) within group (order by late),
+            """select count(*), count(distinct scheduled_for),
+                      percentile_cont(array[0.5, 0.99]) within group (order by late),
                       max(extract(epoch from finished_at - scheduled_for))
                  from (select *, extract(epoch from started_at - scheduled_for)::float8 as late from pgcron.runs) r
                 where status = 'succeeded'"""
@@ -135,9 +135,8 @@ def report_idle(server: Server, *, seconds: int) -> None:
         time.sleep(6)
         before = statements(connection)
         time.sleep(seconds)
-        print(
-            f"idle     one worker, 10,000 jobs, nothing due: {(statements(connection) - before) / seconds:.2f} statements/s"
-        )
+        rate = (statements(connection) - before) / seconds
+        print(f"idle     one worker, 10,000 jobs, nothing due: {rate:.2f} statements/s")
 
 
 def statements(connection: Connection) -> int:

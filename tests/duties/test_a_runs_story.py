@@ -160,7 +160,7 @@ async def test_a_worker_that_beats_is_never_reaped(database: Database) -> None:
 
 async def test_runs_of_a_worker_whose_row_was_deleted_are_closed(database: Database) -> None:
     add_job(database, "hourly", schedule="0 * * * *", anchored_at=later(minutes=-30))
-    async with staged(database.dsn) as gone, staged(database.dsn, lease=0.05) as other:
+    async with staged(database.dsn) as gone, staged(database.dsn, lease=1.0) as other:
         await gone.fire.step(now=NINE)
         await gone.take(now=NINE)
         database.execute("delete from pgcron.workers where id = %s", (gone.id,))

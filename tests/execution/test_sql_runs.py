@@ -128,41 +128,40 @@ async def test_of_many_statements_the_first_hundred_are_listed(database: Databas
     assert outcome.result["statements_left_out"] == 20
 
 
-@pytest.mark.parametrize(
-    ("command", "value"),
-    [
-        ("select 42", 42),
-        ("select -9223372036854775808", -9223372036854775808),
-        ("select true", True),
-        ("select false", False),
-        ("select 'text'", "text"),
-        ("select ''", ""),
-        ("select 1.50", "1.50"),
-        ("select 'NaN'::float8", "NaN"),
-        ("select 'infinity'::timestamptz", "infinity"),
-        ("select '{1,2}'::int[]", "{1,2}"),
-        ("""select '{"a": [1, null, "x"]}'::jsonb""", {"a": [1, None, "x"]}),
-        ("select null", None),
-        ("select where false", None),
-        ("select 7 where false; select 8", 8),
-        ("select null; select 8; select 9", 8),
-        ("create table t (); select 5, 6 union all select 7, 8", 5),
-        ("insert into work values (3) returning n", 3),
-        ("select 'a' || chr(1) || 'b'", "a\x01b"),
-        ("select U&'\\+01F389'", "🎉"),
-        ("select '100% of %s and %(x)s'", "100% of %s and %(x)s"),
-        ("select 7 % 4", 3),
-        ("do $x$ begin perform ';'; end $x$; select $$it's;$$", "it's;"),
-        ("-- a remark\rselect 1", 1),
-    ],
-)
-async def test_the_first_value_keeps_its_type(
-    database: Database, runner: SqlRunner, command: str, value: object
-) -> None:
-    outcome = await runner.run(claimed_task(database, command), Stop())
-    assert value_of(outcome) == value
-    assert type(value_of(outcome)) is type(value)
-    assert database.value("select result from pgcron.runs") == outcome.result
+VALUES: list[tuple[str, object]] = [
+    ("select 42", 42),
+    ("select -9223372036854775808", -9223372036854775808),
+    ("select true", True),
+    ("select false", False),
+    ("select 'text'", "text"),
+    ("select ''", ""),
+    ("select 1.50", "1.50"),
+    ("select 'NaN'::float8", "NaN"),
+    ("select 'infinity'::timestamptz", "infinity"),
+    ("select '{1,2}'::int[]", "{1,2}"),
+    ("""select '{"a": [1, null, "x"]}'::jsonb""", {"a": [1, None, "x"]}),
+    ("select null", None),
+    ("select where false", None),
+    ("select 7 where false; select 8", 8),
+    ("select null; select 8; select 9", 8),
+    ("create table t (); select 5, 6 union all select 7, 8", 5),
+    ("insert into work values (3) returning n", 3),
+    ("select 'a' || chr(1) || 'b'", "a\x01b"),
+    ("select U&'\\+01F389'", "🎉"),
+    ("select '100% of %s and %(x)s'", "100% of %s and %(x)s"),
+    ("select 7 % 4", 3),
+    ("do $x$ begin perform ';'; end $x$; select $$it's;$$", "it's;"),
+    ("-- a remark\rselect 1", 1),
+]
+
+
+async def test_the_first_value_keeps_its_type(database: Database, runner: SqlRunner) -> None:
+    found = []
+    for command, _ in VALUES:
+        task = claimed_task(database, command, name=command)
+        found.append(value_of(await runner.run(task, Stop())))
+        assert database.value("select result -> 'value' from pgcron.runs where id = %s", (task.run_id,)) == found[-1]
+    assert list(map(repr, found)) == [repr(value) for _, value in VALUES]
 
 
 @pytest.mark.parametrize(
@@ -272,6 +271,15 @@ async def test_an_error_of_a_deferred_constraint_undoes_all(database: Database, 
     assert (work(database), recorded_status(database, task)) == (0, "running")
 
 
+async def test_a_division_by_zero_at_commit_is_told_as_one(database: Database, runner: SqlRunner) -> None:
+    add_deferred_trigger(database, "perform 1 / 0")
+    task = claimed_task(database, DONE)
+    outcome = await runner.run(task, Stop())
+    assert (outcome.status, outcome.error) == (Status.FAILED, "22012: division by zero")
+    assert outcome.reason == "a deferred trigger failed at COMMIT"
+    assert (work(database), recorded_status(database, task)) == (0, "running")
+
+
 async def test_a_transaction_made_read_only_says_so(database: Database, runner: SqlRunner) -> None:
     task = claimed_task(database, "set transaction read only; select 1")
     outcome = await runner.run(task, Stop())
@@ -296,16 +304,16 @@ ENDS = [
 ]
 
 
-@pytest.mark.parametrize("end", ENDS)
 async def test_a_command_that_would_end_its_transaction_is_refused_before_it_begins(
-    database: Database, runner: SqlRunner, end: str
+    database: Database, runner: SqlRunner
 ) -> None:
-    outcome = await runner.run(claimed_task(database, f"{DONE}; {end}; {DONE}"), Stop())
-    assert outcome.status is Status.FAILED
-    assert outcome.error is not None
-    assert outcome.error.startswith("launch failed: ")
-    assert "nothing was begun" in outcome.error
-    assert work(database) == 0
+    for end in ENDS:
+        outcome = await runner.run(claimed_task(database, f"{DONE}; {end}; {DONE}", name=end), Stop())
+        assert outcome.status is Status.FAILED
+        assert outcome.error is not None
+        assert outcome.error.startswith("launch failed: ")
+        assert "nothing was begun" in outcome.error
+    assert (work(database), session_pids(database)) == (0, [])
 
 
 @pytest.mark.parametrize("end", ENDS[:-1])

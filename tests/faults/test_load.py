@@ -12,7 +12,7 @@ from statistics import quantiles
 import pytest
 
 from tests.faults.checker import History, Run, changed
-from tests.faults.stage import Stage, boottime
+from tests.faults.stage import Stage, Worker, boottime
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -24,7 +24,8 @@ LEASE = 5
 def test_every_occurrence_under_load_has_one_trail_whatever_happens_to_the_workers(stage: Stage) -> None:
     log = stage.database.server.log
     logged = log.stat().st_size
-    dying, sleeper, survivor = [stage.ready("--slots", "60", lease=f"{LEASE}s") for _ in range(3)]
+    workers = [stage.ready("--slots", "60", lease=f"{LEASE}s") for _ in range(3)]
+    dying, sleeper, survivor = workers
     began_at = add_jobs(stage)
     began = boottime()
 
@@ -32,10 +33,13 @@ def test_every_occurrence_under_load_has_one_trail_whatever_happens_to_the_worke
         stage.wait_for(lambda: boottime() - began > second, f"second {second}", timeout=SECONDS)
 
     wait_until(12)
+    wait_until_busy(stage, dying)
     dying.kill()
     wait_until(25)
+    wait_until_busy(stage, sleeper)
     sleeper.stop()
-    wait_until(25 + 2 * LEASE)
+    stopped_at = boottime()
+    stage.wait_for(lambda: boottime() - stopped_at > 2 * LEASE, "two leases are over")
     stage.wait_for(
         lambda: stage.database.value("select end_reason from pgcron.workers where id = %s", [sleeper.ids[0]]),
         "it is reaped",
@@ -52,11 +56,20 @@ def test_every_occurrence_under_load_has_one_trail_whatever_happens_to_the_worke
     started = [run for run in history.runs if run.started_at is not None]
     assert {run.worker_id for run in started} == {*dying.ids, *sleeper.ids, *survivor.ids}, "all have worked"
     assert {run.status for run in started} <= {"succeeded", "lost"}
-    lost = {run.id for run in started if run.status == "lost" and run.worker_id == sleeper.ids[0]}
-    assert [run_id for run_id, times in sleeper.dropped.items() if times > 1 or run_id not in lost] == []
+    lost = {
+        worker: {run.id for run in started if run.status == "lost" and run.worker_id == worker.ids[0]}
+        for worker in workers
+    }
+    assert [len(lost[worker]) > 0 for worker in workers] == [True, True, False], "the faults have hit something"
+    assert [run_id for run_id, times in sleeper.dropped.items() if times > 1 or run_id not in lost[sleeper]] == []
     assert survivor.returncode is None
     assert [event for event in survivor.events() if event["event"] not in ("worker_started", "worker_lost")] == []
     assert complaints(log, logged) == []
+
+
+def wait_until_busy(stage: Stage, worker: Worker) -> None:
+    running = "select count(*) >= 10 from pgcron.runs where status = 'running' and worker_id = %s"
+    stage.wait_for(lambda: stage.database.value(running, [worker.ids[0]]), "it has work in hand")
 
 
 def add_jobs(stage: Stage) -> datetime:

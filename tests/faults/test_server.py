@@ -79,7 +79,7 @@ def test_an_outage_longer_than_the_lease_kills_the_commands_before_they_are_trie
     stage.add_shell("first")
     stage.add_shell("second")
     stage.add_shell("finished")
-    end = stage.database.value("select clock_timestamp() + '15 seconds'")
+    end = stage.database.value("select clock_timestamp() + '10 seconds'")
     stage.add_sql("tick", schedule="@every 1s", ends_at=end)
     workers = [stage.ready("--slots", "3", lease="3s"), stage.ready("--slots", "3", lease="3s")]
     runs = {job: stage.run_now(job) for job in ("first", "second", "finished")}

@@ -84,6 +84,28 @@ def wait_for_tenure(stage: Stage, worker: Worker, count: int) -> None:
     stage.wait_for(lambda: len(worker.ids) == count, f"it begins its tenure number {count}")
 
 
+def test_all_sessions_of_a_stopped_worker_are_ended_at_once(stage: Stage) -> None:
+    """And not one after the other, while the one who reaps it can record nothing."""
+    for number in range(20):
+        stage.add_sql(f"report-{number}", seconds=300, max_attempts=1)
+    sleeper = stage.ready("--slots", "20", lease="2s")
+    taken = [stage.run_now(f"report-{number}") for number in range(20)]
+
+    def at_work() -> int:
+        return len(stage.sessions(sleeper, "select pg_sleep%"))
+
+    stage.wait_for(lambda: at_work() == 20, "all are at work")
+    stage.ready(lease="2s")
+    sleeper.stop()
+    stage.wait_for(lambda: at_work() < 20, "the first is ended")
+    began = boottime()
+    stage.wait_for(lambda: at_work() == 0, "all are ended")
+    assert boottime() - began < 1
+    for run_id in taken:
+        stage.wait_status(run_id, "lost")
+    stage.check()
+
+
 def test_a_stop_that_is_shorter_than_the_lease_loses_nothing(stage: Stage) -> None:
     stage.add_shell("backup")
     stage.add_sql("report", seconds=3)
