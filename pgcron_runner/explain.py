@@ -388,7 +388,9 @@ def _in_zone(instant: datetime, job: ExplainedJob) -> str:
 def _span(length: timedelta) -> str:
     if length < timedelta(seconds=1):
         return f"{max(length, timedelta(0)) // timedelta(milliseconds=1)}ms"
-    return format_duration(timedelta(seconds=round(length.total_seconds())))
+    # Who is told of days does not ask for seconds.
+    unit = 3600 if length >= timedelta(days=1) else 60 if length >= timedelta(hours=1) else 1
+    return format_duration(timedelta(seconds=round(length.total_seconds() / unit) * unit))
 
 
 def _clock(shown: datetime) -> str:

@@ -35,6 +35,7 @@ EXAMPLES = examples(
 )
 
 _MOST, _BATCH = 10_000, 1000
+_NAMED = 10
 _TICK = timedelta(microseconds=1)
 
 
@@ -45,7 +46,7 @@ class _Plan:
     job: Job
     times: list[datetime]
     excluded: int
-    succeeded: int
+    succeeded: list[datetime]
     live: int
     backfilled: int
 
@@ -121,7 +122,7 @@ async def _plan(connection: Connection, name: str, start: str, end: str) -> _Pla
         job,
         [at for at in wanted if at not in found],
         excluded=len(times) - len(wanted),
-        succeeded=sum(filled.succeeded for filled in there),
+        succeeded=[filled.at for filled in there if filled.succeeded],
         live=sum(filled.live and not filled.succeeded for filled in there),
         backfilled=sum(_only_backfilled(filled) for filled in there),
     )
@@ -166,7 +167,9 @@ def _ask(plan: _Plan) -> None:
     if not sys.stdin.isatty():
         raise Unchanged("Nobody is there to be asked. Say --yes to make them, or --dry-run to see them.")
     first, last = _ends(plan)
-    if not typer.confirm(f"Queue {plural(len(plan.times), 'run')} of job {clean(plan.job.name)}, {first} to {last}?"):
+    if not typer.confirm(
+        f"Queue {plural(len(plan.times), 'run')} of job {clean(plan.job.name)}, {first} to {last}?", err=True
+    ):
         raise Unchanged("Nothing was queued.")
 
 
@@ -179,12 +182,17 @@ def _facts(plan: _Plan) -> list[tuple[str, Cell]]:
     facts: list[tuple[str, Cell]] = [("To be made", plural(len(plan.times), "run"))]
     if plan.times:
         facts += [("First", _ends(plan)[0]), ("Last", _ends(plan)[1])]
+    if plan.succeeded:
+        zone = zone_of(plan.job.timezone)
+        times = ", ".join(local(at, zone) for at in plan.succeeded[:_NAMED])
+        more = len(plan.succeeded) - _NAMED
+        facts.append(("Succeeded", f"{times} and {more} more" if more > 0 else times))
     return [*facts, ("Left alone", _left_alone(plan) or "nothing")]
 
 
 def _left_alone(plan: _Plan) -> str:
     counts = (
-        (plan.succeeded, "succeeded already"),
+        (len(plan.succeeded), "succeeded already"),
         (plan.live, "queued or running"),
         (plan.backfilled, "made by an earlier backfill"),
         (plan.excluded, "on excluded days"),

@@ -12,7 +12,7 @@ import typer
 
 from pgcron_runner.cli.jobs import find_job
 from pgcron_runner.cli.options import AsJson, Dsn, examples, parse_instant
-from pgcron_runner.cli.output import clean, note, print_json, say, zone_of
+from pgcron_runner.cli.output import note, print_json, print_text, say, zone_of
 from pgcron_runner.cli.session import with_database
 from pgcron_runner.explain import MOST, ExplainedJob, Explanation, Moment, moments_shown
 from pgcron_runner.explain import explain as explain_moment
@@ -67,7 +67,7 @@ def explain(
         if n:
             say()
         for sentence in explanation.sentences:
-            say(clean(sentence))
+            print_text(sentence)
     if len(told) >= MOST:
         note(f"These are the first {MOST} of that minute. With seconds the time says which one is meant.")
 

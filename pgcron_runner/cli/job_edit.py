@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,11 +12,21 @@ from pgcron_runner.cli import job_definition as d
 from pgcron_runner.cli.clock_changes import clock_changes
 from pgcron_runner.cli.jobs import Name, find_job, show_value
 from pgcron_runner.cli.options import AsJson, Dsn, Unchanged, WrongUse, examples, option, parse_object, parse_queue
-from pgcron_runner.cli.output import clean, note, print_heading, print_json, say, to_json, zone_of
+from pgcron_runner.cli.output import (
+    Cell,
+    clean,
+    note,
+    print_facts,
+    print_heading,
+    print_json,
+    print_text,
+    say,
+    to_json,
+    zone_of,
+)
 from pgcron_runner.cli.session import with_database
 from pgcron_runner.cli.upcoming import Slot, parse_rule, print_slots, rule_of, slots_of
 from pgcron_runner.errors import InvalidInput
-from pgcron_runner.explain import Circumstances
 from pgcron_runner.model import CatchUp, DstGap, DstRepeat, Overlap
 from pgcron_runner.schedule import parse_schedule, zone_note
 from pgcron_runner.store import catalog, inquiry
@@ -119,22 +129,23 @@ def edit(
             raise Unchanged(f"Job {name} is so already; nothing was changed.")
         if await catalog.update_job(connection, before.id, _definition(after), read_at=before.updated_at) is None:
             raise Unchanged(f"Somebody else changed job {name} at the same time; nothing was changed. Try again.")
-        return _Edit(before, around, await find_job(connection, name), *await _around(connection, before.id))
+        after, now = await find_job(connection, name), await catalog.read_clock(connection)
+        slots_before = slots_of(before, now, _SHOWN, around.excluded)
+        around = await inquiry.read_circumstances(connection, before.id)
+        return _Edit(before, after, now, slots_before, slots_of(after, now, _SHOWN, around.excluded))
 
     _tell(with_database(dsn, change), as_json=as_json)
 
 
+@dataclass(frozen=True, slots=True)
 class _Edit:
-    """A job before and after, with what was around it."""
+    """A job before and after, with its next times."""
 
-    def __init__(self, before: Job, around: Circumstances, after: Job, around_after: Circumstances, now: datetime):
-        self.before, self.after, self.now = before, after, now
-        self.slots_before = slots_of(before, now, _SHOWN, around.excluded)
-        self.slots_after = slots_of(after, now, _SHOWN, around_after.excluded)
-
-
-async def _around(connection: Connection, job_id: int) -> tuple[Circumstances, datetime]:
-    return await inquiry.read_circumstances(connection, job_id), await catalog.read_clock(connection)
+    before: Job
+    after: Job
+    now: datetime
+    slots_before: list[Slot]
+    slots_after: list[Slot]
 
 
 def _changes(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -231,11 +242,13 @@ def _tell(edit: _Edit, *, as_json: bool) -> None:
         times = {"next_times_before": _times(edit.slots_before), "next_times": _times(edit.slots_after)}
         print_json({"id": edit.after.id, "name": edit.after.name, "changed": to_json(told)} | times)
     else:
-        say(f"Changed job {clean(edit.after.name)} (id {edit.after.id}).")
+        print_text(f"Changed job {edit.after.name} (id {edit.after.id}).")
+        facts: list[tuple[str, Cell]] = []
         zones = zone_of(edit.before.timezone), zone_of(edit.after.timezone)
         for column in changed:
             old, new = (_shown(job, column, zone) for job, zone in zip((edit.before, edit.after), zones, strict=True))
-            say(f"  {column}: {old} → {new}")
+            facts.append((column, f"{old} → {new}"))
+        print_facts(facts)
         if set(changed) & {*_WHEN, "exclude"}:
             _print_times("Next times before", edit.slots_before, edit.before, edit.now)
             _print_times("Next times now", edit.slots_after, edit.after, edit.now)

@@ -172,6 +172,11 @@ def print_facts(facts: Iterable[tuple[str, Cell]]) -> None:
     _print(table, _console())
 
 
+def print_text(text: str) -> None:
+    """A sentence, which on a terminal is broken between words."""
+    _print(_text(text), _console())
+
+
 def print_heading(text: str) -> None:
     """The title of what follows."""
     console = _console()

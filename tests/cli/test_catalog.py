@@ -54,6 +54,10 @@ async def test_lists_read_a_few_pages_of_a_long_history(long_history: Database) 
     assert await pages(long_history, "list_runs", newest | {"status": "running"}) < 300
     assert await pages(long_history, "list_job_runs", _NOBODY) < 200
     assert await pages(long_history, "list_job_runs", _NOBODY | {"job_id": None, "job_name": "gone"}) < 100
+    hour = {"job_id": 7, "from": hour_ago, "to": hour_ago + timedelta(hours=1), "limit": 500}
+    assert await pages(long_history, "list_occurrence_runs", hour) < 200
+    assert await pages(long_history, "list_filled_times", hour) < 100
+    assert await pages(long_history, "read_circumstances", {"job_id": 7, "now": None}) < 50
     assert await pages(long_history, "read_run", {"run_id": 777}) < 50
 
 

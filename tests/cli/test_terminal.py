@@ -17,6 +17,8 @@ from tests.support.databases import Database
 SOON = datetime(2100, 1, 1, 12, tzinfo=UTC)
 LONG = "nightly-report-of-the-whole-company-in-all-regions-and-languages"
 
+CALENDAR = "holidays-of-all-countries-in-which-the-company-has-an-office"
+
 
 class Screen(io.StringIO):
     """Takes itself for a terminal, which is quicker than to start one for each screen."""
@@ -41,6 +43,11 @@ def busy(database: Database) -> Database:
         add_final(database, job_id, "timed_out", ago=timedelta(hours=hours), error="no such table: " + "x" * 200)
     add_planned_job(database, "[red]x[/red]\u202e", next_run_at=SOON, command="echo \x1b[31m" + "long " * 100)
     add_run(database, job_id)
+    database.execute("insert into pgcron.calendars values (%s, %s)", (CALENDAR, "what it is for " * 20))
+    database.execute(
+        "insert into pgcron.calendar_days values (%s, '2100-01-04', '2100-01-05', %s)", (CALENDAR, "l" * 99)
+    )
+    database.execute("update pgcron.jobs set exclude = array[%s] where id = %s", (CALENDAR, job_id))
     broken = add_planned_job(database, "broken", next_run_at=None)
     database.execute("update pgcron.jobs set problem = %s where id = %s", ("schedule: " + "wrong " * 30, broken))
     return database
@@ -59,7 +66,21 @@ def busy(database: Database) -> Database:
         ("workers",),
         ("status",),
         ("next", "30 2 * * *", "--timezone", "Europe/Berlin", "--from", "2027-03-27T12:00"),
+        ("job", "next", LONG, "--count", "100"),
+        ("calendar", "list"),
+        ("calendar", "list", CALENDAR),
+        ("explain", LONG, "2035-03-14T11:59:00Z"),
+        ("explain", LONG, "2035-03-14T11:58:00Z"),
+        ("backfill", LONG, "--from", "2026-01-01", "--to", "2026-02-01", "--dry-run"),
+        ("doctor",),
+        ("job", "edit", LONG, "--schedule", "0,10,20,30,40,50 8-18 * 1-11,12 mon-fri", "--sql", "x" * 200),
         ("--help",),
+        ("backfill", "--help"),
+        ("explain", "--help"),
+        ("doctor", "--help"),
+        ("job", "edit", "--help"),
+        ("job", "run", "--help"),
+        ("calendar", "days", "--help"),
         ("job", "add", "--help"),
         ("worker", "--help"),
     ],
