@@ -160,8 +160,8 @@ class _Story:
     def of_occurrence(self, at: datetime, runs: Sequence[OccurrenceRun]) -> Explanation:
         own = [run for run in runs if run.scheduled_for == at]
         if own:
-            told = tuple(_attempts(self.job, own, self.now, self.around))
-            return Explanation(at, own[-1].status, (*self._no_longer_due(at, own), *told))
+            told = (*self._no_longer_due(at, own), *_attempts(self.job, own, self.now, self.around))
+            return Explanation(at, own[-1].status, (*told, *self._before_the_backfill(at, own, runs)))
         if covering := _covering(at, runs):
             return Explanation(at, Status.MISSED, (_missed(self.job, covering),))
         verdict, sentences = self._why_there_is_no_run(at)
@@ -177,6 +177,7 @@ class _Story:
             pause = format_duration(self.schedule.after_finish)
             told = f"It has no fixed times: it is due {pause} after the end of each run, and no run was due then."
             return Explanation(moment.start, "after_finish", (told, *self._next_planned()))
+        sentences += self._clock_change(moment)
         before = self.schedule.prev_before(moment.start)
         after = self.schedule.next_after(moment.end - _TICK)
         sentences.append(f"The nearest time before is {self._at(before)}." if before else "There is no time before it.")
@@ -189,6 +190,28 @@ class _Story:
                 "if its schedule was another one before, that is not kept."
             )
         return Explanation(moment.start, "not_due", tuple(sentences))
+
+    def _before_the_backfill(
+        self, at: datetime, own: Sequence[OccurrenceRun], runs: Sequence[OccurrenceRun]
+    ) -> tuple[str, ...]:
+        """Why there was something to fill in, where nothing happened at the time itself."""
+        if not all(run.backfill for run in own):
+            return ()
+        covering = _covering(at, runs)
+        why = (_missed(self.job, covering),) if covering else self._why_there_is_no_run(at)[1]
+        return (f"At the time itself it did not run. {why[0]}", *why[1:])
+
+    def _clock_change(self, moment: Moment) -> tuple[str, ...]:
+        """The job's own rule for skipped and repeated times, where another one would have made it due."""
+        job = self.job
+        for dst_gap, dst_repeat, sentence in (
+            (DstGap.RUN_AFTER, job.dst_repeat, "Its dst_gap is skip: a time that the clock skips is left out."),
+            (job.dst_gap, DstRepeat.BOTH, f"Its dst_repeat is {job.dst_repeat.value}: it runs on that pass only."),
+        ):
+            other = parse_schedule(job.schedule, job.timezone, name=job.name, dst_gap=dst_gap, dst_repeat=dst_repeat)
+            if any(True for _ in other.between(moment.start - _TICK, moment.end - _TICK)):
+                return (sentence,)
+        return ()
 
     def _next_planned(self) -> tuple[str, ...]:
         following = self.job.next_run_at

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pgcron_runner.database import Connection
 
 EXAMPLES = examples(
-    "pgcron-runner backfill nightly-report --from 2027-01-01 --to 2027-02-01 --dry-run",
-    "pgcron-runner backfill nightly-report --from 2027-01-01 --to 2027-02-01 --yes",
+    "pgcron-runner backfill nightly --from 2027-01-01 --to 2027-02-01 --dry-run",
+    "pgcron-runner backfill nightly --from 2027-01-01 --to 2027-02-01 --yes",
     "pgcron-runner backfill import --from 2027-01-01T00:00Z --to 2027-01-02T00:00Z \\",
     "    --overlap allow --yes",
 )

@@ -131,3 +131,12 @@ def test_removing_a_job_is_asked_about(key: bytes, left: int, database: Database
     assert database.value("select count(*) from pgcron.jobs") == left
     assert ("Removed job old." in shown) == (left == 0)
     assert ("Error: Nothing was removed." in shown) == (left == 1)
+
+
+@pytest.mark.parametrize(("key", "made"), [(b"y\n", 31), (b"\n", 0)])
+def test_a_backfill_is_asked_about(key: bytes, made: int, database: Database) -> None:
+    add_planned_job(database, "old", next_run_at=SOON, schedule="@daily")
+    arguments = ("backfill", "old", "--from", "2026-01-01", "--to", "2026-02-01")
+    shown = on_terminal(*arguments, columns=140, env={"PGCRON_DSN": database.dsn}, keys=key)
+    assert "Queue 31 runs of job old, 2026-01-01 00:00:00 +00:00 to 2026-01-31 00:00:00 +00:00? [y/N]" in shown
+    assert database.value("select count(*) from pgcron.runs where backfill") == made

@@ -225,9 +225,18 @@ def test_a_run_of_an_older_schedule() -> None:
 def test_by_hand_and_by_backfill() -> None:
     assert told(run(trigger="manual")).sentences[0].startswith("Run 7, which somebody started by hand, started at")
     filled = run(trigger="backfill", backfill=True, started_at=NOW)
-    assert told(replace(filled, finished_at=NOW + MINUTE)).sentences == (
-        "Run 7 of a backfill started at 2027-01-10 13:00:00+01:00 on worker web-1: it succeeded after 1m.",
+    filled = replace(filled, finished_at=NOW + MINUTE)
+    sentence = "Run 7 of a backfill started at 2027-01-10 13:00:00+01:00 on worker web-1: it succeeded after 1m."
+    assert told(filled, created_at=NOW).sentences == (
+        sentence,
+        "At the time itself it did not run. The job was made later, at 2027-01-10 13:00:00+01:00.",
     )
+    assert (
+        told(missed(DUE - DAY, DUE, 2), replace(filled, id=8))
+        .sentences[1]
+        .startswith("At the time itself it did not run. Run 7 records it as missed, one of 2 times")
+    )
+    assert told(run(status="failed"), replace(filled, id=8)).sentences[-1].startswith("Run 8 of a backfill started")
 
 
 def test_a_minute_of_seconds_is_told_one_by_one_and_not_without_end() -> None:
@@ -245,6 +254,7 @@ def test_a_time_that_the_clock_skips() -> None:
     assert moved.sentences[:2] == (moment.remark, "It is due at 2027-03-28 03:00:00+02:00.")
     [left_out] = explain(replace(job, dst_gap=DstGap.SKIP), moment, [], NOW, Circumstances())
     assert left_out.verdict == "not_due"
+    assert left_out.sentences[2] == "Its dst_gap is skip: a time that the clock skips is left out."
 
 
 def test_a_time_that_the_clock_shows_twice() -> None:
@@ -253,4 +263,6 @@ def test_a_time_that_the_clock_shows_twice() -> None:
     assert second.remark.endswith("twice on 2027-10-31; this is the second pass.")
     job = replace(JOB, schedule="30 2 * * *")
     assert explain(job, first, [], NOW, Circumstances())[0].verdict == "future"
-    assert explain(job, second, [], NOW, Circumstances())[0].verdict == "not_due"
+    [again] = explain(job, second, [], NOW, Circumstances())
+    assert again.verdict == "not_due"
+    assert again.sentences[2] == "Its dst_repeat is first: it runs on that pass only."
