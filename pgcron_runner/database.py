@@ -235,8 +235,11 @@ def explain(error: psycopg.Error) -> PgcronError:
 
 def is_connection_lost(connection: Connection, error: BaseException) -> bool:
     """True where the session is of no more use: closed, broken, or its server can no longer write."""
-    read_only = isinstance(error, psycopg.Error) and error.sqlstate == "25006"
-    return read_only or connection.closed or connection.info.status is not pq.ConnStatus.OK
+    if isinstance(error, psycopg.Error) and (
+        error.sqlstate == "25006" or error.diag.severity_nonlocalized in ("FATAL", "PANIC")
+    ):
+        return True
+    return connection.closed or connection.info.status is not pq.ConnStatus.OK
 
 
 class Session:

@@ -31,6 +31,7 @@ from pgcron_runner.execution.sessions import Canceller, JobSessions
 from pgcron_runner.execution.stop import Stop
 from pgcron_runner.logs import get_logger
 from pgcron_runner.model import Outcome, Output, Status, Task
+from pgcron_runner.statements import query
 from pgcron_runner.store import runs
 
 log = get_logger(__name__)
@@ -39,7 +40,6 @@ log = get_logger(__name__)
 _LOCK_PATIENCE = 15.0
 _RETRY_PAUSE = 0.1
 _MOST_COUNTS = 100
-_TIMEOUTS = ["statement_timeout", "lock_timeout"]
 _READ_ONLY = "25006"
 
 _TAKEN = Outcome(Status.LOST, reason="the run was taken over by another worker")
@@ -49,16 +49,6 @@ _ENDED_ITS_TRANSACTION = (
     'the command ended its own transaction (COMMIT or ROLLBACK); say "transaction": false in args if it must'
 )
 _RECORD_IS_A_WRITE = "a read-only transaction cannot record that the job succeeded"
-
-# What sql/queries/open_sql_run.sql sets for a transaction, for a session that has none.
-_OPEN_AUTOCOMMIT = """
-select set_config('pgcron.run_id', %(run_id)s::text, false), set_config('pgcron.job', %(job_name)s, false),
-       set_config('pgcron.scheduled_for', %(scheduled_for)s, false),
-       set_config('pgcron.attempt', %(attempt)s::text, false),
-       set_config('statement_timeout', '0', false), set_config('lock_timeout', '0', false),
-       case when current_setting('server_version_num')::int >= 170000
-            then set_config('transaction_timeout', '0', false) end
-"""
 
 
 class SqlRunner:
@@ -140,7 +130,7 @@ class SqlRunner:
     async def _read_settled(self, task: Task) -> Status | None:
         while True:
             with suppress(DatabaseError, DatabaseRefused):
-                connection = await self._database.connect_patiently(Purpose.JOB)
+                connection = await self._database.connect_patiently(Purpose.RECORD)
                 try:
                     over, _ = await runs.settle_sql_run(connection, task)
                     if over:
@@ -226,7 +216,9 @@ class _Script:
         """At least once, for statements that refuse a transaction; `succeeded` is recorded afterwards."""
         task = self.task
         facts = {"run_id": task.run_id, "job_name": task.job_name, "attempt": task.attempt}
-        await connection.execute(_OPEN_AUTOCOMMIT, facts | {"scheduled_for": task.scheduled_for.isoformat()})
+        await connection.execute(
+            query("open_autocommit_run"), facts | {"scheduled_for": task.scheduled_for.isoformat()}
+        )
         self.begun = True
         if not await self._execute(connection):
             return self._failed()
@@ -299,7 +291,7 @@ class _Script:
                 await connection.execute("reset session authorization")
                 await connection.execute("reset role")
         if "timeout" in text:
-            await connection.execute("select set_config(name, '0', true) from unnest(%s::text[]) as name", [_TIMEOUTS])
+            await connection.execute(query("lift_timeouts"))
         if connection.info.encoding != "utf-8":
             await connection.execute("set local client_encoding to 'UTF8'")
 

@@ -16,4 +16,6 @@ select case when %(exclusive)s
        pg_catalog.set_config('pgcron.scheduled_for', %(scheduled_for)s, true),
        pg_catalog.set_config('pgcron.attempt', %(attempt)s::int::pg_catalog.text, true),
        pg_catalog.set_config('statement_timeout', %(timeout_ms)s::bigint::pg_catalog.text, true),
-       pg_catalog.set_config('lock_timeout', '0', true)
+       pg_catalog.set_config('lock_timeout', '0', true),
+       case when pg_catalog.current_setting('server_version_num')::int operator(pg_catalog.>=) 170000
+            then pg_catalog.set_config('transaction_timeout', '0', true) end

@@ -157,8 +157,8 @@ VALUES: list[tuple[str, object]] = [
 
 async def test_the_first_value_keeps_its_type(database: Database, runner: SqlRunner) -> None:
     found = []
-    for command, _ in VALUES:
-        task = claimed_task(database, command, name=command)
+    for number, (command, _) in enumerate(VALUES):
+        task = claimed_task(database, command, name=f"job {number}")
         found.append(value_of(await runner.run(task, Stop())))
         assert database.value("select result -> 'value' from pgcron.runs where id = %s", (task.run_id,)) == found[-1]
     assert list(map(repr, found)) == [repr(value) for _, value in VALUES]
@@ -307,8 +307,9 @@ ENDS = [
 async def test_a_command_that_would_end_its_transaction_is_refused_before_it_begins(
     database: Database, runner: SqlRunner
 ) -> None:
-    for end in ENDS:
-        outcome = await runner.run(claimed_task(database, f"{DONE}; {end}; {DONE}", name=end), Stop())
+    for number, end in enumerate(ENDS):
+        task = claimed_task(database, f"{DONE}; {end}; {DONE}", name=f"job {number}")
+        outcome = await runner.run(task, Stop())
         assert outcome.status is Status.FAILED
         assert outcome.error is not None
         assert outcome.error.startswith("launch failed: ")
