@@ -87,7 +87,10 @@ def test_every_sql_block_works(database: Database) -> None:
 def test_every_column_and_option_that_is_named_exists(environment: dict[str, str], tmp_path: Path) -> None:
     help_texts = "".join(
         run(f"pgcron-runner {command} --help", environment, tmp_path)
-        for command in ("worker", "job add", "job pause", "next", "runs list", "runs show", "migrate", "dev", "demo")
+        for command in (
+            *("worker", "job add", "job edit", "job pause", "job resume", "next", "backfill", "calendar days"),
+            *("runs list", "runs show", "migrate", "dev", "demo"),
+        )
     )
     options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README)) - {"--dry-run", "--all"}
     assert [option for option in sorted(options) if option not in help_texts] == []
