@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import time
 from collections.abc import AsyncIterator, Callable
@@ -164,6 +165,14 @@ async def test_the_first_value_keeps_its_type(database: Database, runner: SqlRun
     assert list(map(repr, found)) == [repr(value) for _, value in VALUES]
 
 
+def readable(text: str) -> object:
+    """The value of a JSON text, None where this Python cannot read it."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
 @pytest.mark.parametrize(
     ("expression", "value"),
     [
@@ -171,7 +180,8 @@ async def test_the_first_value_keeps_its_type(database: Database, runner: SqlRun
         ("""'["\\ud800"]'::json""", ["\\ud800"]),
         ("'1e999'::json", None),
         ("repeat('x', 2000000)", None),
-        ("(repeat('[', 3000) || repeat(']', 3000))::json", None),
+        # As deep as the Python of the worker reads: newer ones keep it.
+        ("(repeat('[', 3000) || repeat(']', 3000))::json", readable("[" * 3000 + "]" * 3000)),
         ("('1' || repeat('0', 5000))::json", None),
     ],
 )

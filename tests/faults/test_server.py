@@ -32,10 +32,13 @@ def kill_postmaster(server: Server) -> None:
 
 def kill_one_backend(server: Server) -> None:
     """As the kernel does when memory is short: the server ends all sessions and recovers."""
-    with psycopg.connect(server.dsn()) as victim:
+    with psycopg.connect(server.dsn()) as victim, psycopg.connect(server.dsn(), autocommit=True) as witness:
         os.kill(victim.info.backend_pid, signal.SIGKILL)
         with pytest.raises(psycopg.OperationalError):
             victim.execute("select 1")
+        # Until the server has noticed, it goes on as if nothing had happened.
+        with pytest.raises(psycopg.OperationalError):
+            witness.execute("select pg_sleep(60)")
 
 
 @pytest.mark.parametrize("crash", [restart_fast, restart_immediate, kill_postmaster, kill_one_backend])

@@ -83,8 +83,10 @@ class Proxy:
         self._ready.set()
         await self._ended.wait()
         listener.close()
-        self._cut()
-        await asyncio.sleep(0)  # transports close in the next turn of the loop
+        # Transports close in the next turn of the loop; and a client may just have been accepted.
+        for _ in range(10):
+            self._cut()
+            await asyncio.sleep(0)
 
     def _cut(self) -> None:
         self.refuses = True
