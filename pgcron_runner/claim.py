@@ -6,9 +6,10 @@ from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 from uuid import UUID
 
-from pgcron_runner.database import Connection, DatabaseError, Session, UniqueViolation
+from pgcron_runner.database import Connection, DatabaseError, UniqueViolation
 from pgcron_runner.logs import get_logger
 from pgcron_runner.model import Kind
+from pgcron_runner.session import Session
 from pgcron_runner.settings import BATCH
 from pgcron_runner.store import runs
 from pgcron_runner.store.jobs import Lane

@@ -7,10 +7,11 @@ from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
-from pgcron_runner.database import Connection, DatabaseError, DataError, Session, is_connection_lost
+from pgcron_runner.database import Connection, DatabaseError, DataError, is_connection_lost
 from pgcron_runner.logs import get_logger
 from pgcron_runner.model import Finished, Outcome
 from pgcron_runner.retry import retry_in
+from pgcron_runner.session import Session
 from pgcron_runner.store import runs
 from pgcron_runner.store.runs import Ending, LockedJob
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from pgcron_runner.database import Connection, Session
 from pgcron_runner.logs import get_logger
 from pgcron_runner.model import DueJob
 from pgcron_runner.planning import Plan, plan_job
 from pgcron_runner.schedule import zone_data_version
+from pgcron_runner.session import Session
 from pgcron_runner.settings import BATCH
 from pgcron_runner.store import jobs
 from pgcron_runner.store.jobs import Lane
 
 log = get_logger(__name__)
-
-_STEPS_PER_ZONE_CHECK = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,42 +45,6 @@ class Fire:
                 await jobs.request_replacement(connection, replaced)
             await jobs.move_jobs_on(connection, plans, zone_data=zone_data_version(), now=now)
         return Fired(len(due), frozenset(lanes), more=len(due) == limit)
-
-
-class Tidy:
-    """What must be put right beside firing, now and then: runs that waited too long, and times of older zone data."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._steps = 0
-        self._more_stale = True
-
-    async def step(self, *, now: datetime | None = None) -> int:
-        """One batch of each; returns how many rows were changed."""
-        async with self._session.use() as connection:
-            late = await jobs.close_late_runs(connection, limit=BATCH, now=now)
-            stale = await self._replan(connection, now)
-        if late:
-            log.warning(
-                "runs_too_late", runs=late, consequence="they are closed as missed; more slots or workers would help"
-            )
-        if stale:
-            log.info(
-                "zone_data_is_newer",
-                jobs=stale,
-                release=zone_data_version(),
-                consequence="their next times are computed anew",
-            )
-        return late + stale
-
-    async def _replan(self, connection: Connection, now: datetime | None) -> int:
-        """At the start, and seldom afterwards: it looks at all jobs, and only a worker with older data leaves any."""
-        self._steps += 1
-        if not self._more_stale and self._steps % _STEPS_PER_ZONE_CHECK:
-            return 0
-        stale = await jobs.replan_for_zone_data(connection, zone_data_version(), limit=BATCH, now=now)
-        self._more_stale = stale == BATCH
-        return stale
 
 
 def _plan(job: DueJob, now: datetime) -> Plan:

@@ -8,7 +8,7 @@ from datetime import datetime
 from uuid import UUID
 
 from pgcron_runner.clock import boottime
-from pgcron_runner.database import Session
+from pgcron_runner.session import Session
 from pgcron_runner.store import runs, workers
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from pgcron_runner.database import Session
+from pgcron_runner.session import Session
 from pgcron_runner.store import retention
 
 # Small enough to be over in milliseconds; a removal that is interrupted loses nothing but its own batch.

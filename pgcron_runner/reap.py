@@ -5,11 +5,12 @@ from __future__ import annotations
 from uuid import UUID
 
 from pgcron_runner.clock import boottime
-from pgcron_runner.database import Connection, DatabaseError, Session, is_connection_lost
+from pgcron_runner.database import Connection, DatabaseError, is_connection_lost
 from pgcron_runner.leases import Beat, Watch
 from pgcron_runner.logs import get_logger
 from pgcron_runner.model import Outcome, Status
 from pgcron_runner.retry import retry_in
+from pgcron_runner.session import Session
 from pgcron_runner.settings import BATCH
 from pgcron_runner.store import runs, workers
 from pgcron_runner.store.runs import Ending, LostRun

@@ -17,13 +17,13 @@ from uuid import UUID, uuid4
 from pgcron_runner import __version__
 from pgcron_runner.claim import Claim
 from pgcron_runner.clock import boottime
-from pgcron_runner.database import Availability, Connection, Database, DatabaseError, Purpose, Session
+from pgcron_runner.database import Connection, Database, DatabaseError, Purpose
 from pgcron_runner.errors import PgcronError
 from pgcron_runner.execute import Execute
 from pgcron_runner.execution.processes import Guard
 from pgcron_runner.execution.runners import Runners
 from pgcron_runner.finish import Finish
-from pgcron_runner.fire import Fire, Tidy
+from pgcron_runner.fire import Fire
 from pgcron_runner.heartbeat import Beaten, Heartbeat
 from pgcron_runner.leases import ClockWatch, beat_interval, own_deadline
 from pgcron_runner.logs import get_logger
@@ -33,9 +33,11 @@ from pgcron_runner.model import StopReason
 from pgcron_runner.prune import Prune
 from pgcron_runner.reap import Reap
 from pgcron_runner.schedule import zone_data_version
+from pgcron_runner.session import Availability, Session
 from pgcron_runner.settings import BATCH, WorkerSettings
 from pgcron_runner.store import runs, workers
 from pgcron_runner.store.jobs import Lane
+from pgcron_runner.tidy import Tidy
 
 log = get_logger(__name__)
 

@@ -14,7 +14,7 @@ from psycopg import sql
 
 from pgcron_runner import database as sessions
 from pgcron_runner.claim import Claim
-from pgcron_runner.database import Purpose, Session
+from pgcron_runner.database import Purpose
 from pgcron_runner.errors import DatabaseRefused, SchemaMissing, SchemaOutdated, SchemaTooNew
 from pgcron_runner.execution.sql import SqlRunner
 from pgcron_runner.execution.stop import Stop
@@ -22,6 +22,7 @@ from pgcron_runner.finish import Finish
 from pgcron_runner.fire import Fire
 from pgcron_runner.migrate import check_schema, migrate, migrate_database
 from pgcron_runner.model import Finished, Kind, Outcome, Output, Status, Task
+from pgcron_runner.session import Session
 from pgcron_runner.statements import migrations
 from pgcron_runner.store.jobs import Lane
 from pgcron_runner.store.runs import LockedJob

@@ -10,18 +10,20 @@ from typing import TypeVar
 from uuid import UUID, uuid4
 
 from pgcron_runner.claim import Claim
-from pgcron_runner.database import Database, Purpose, Session
+from pgcron_runner.database import Database, Purpose
 from pgcron_runner.errors import DatabaseUnavailable
 from pgcron_runner.finish import Finish
-from pgcron_runner.fire import Fire, Tidy
+from pgcron_runner.fire import Fire
 from pgcron_runner.heartbeat import Heartbeat
 from pgcron_runner.model import Finished, Kind, Outcome, Task
 from pgcron_runner.prune import Prune
 from pgcron_runner.reap import Reap
+from pgcron_runner.session import Session
 from pgcron_runner.settings import WorkerSettings
 from pgcron_runner.store import workers
 from pgcron_runner.store.jobs import Lane
 from pgcron_runner.store.runs import LockedJob
+from pgcron_runner.tidy import Tidy
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from pgcron_runner import database as sessions
-from pgcron_runner.database import Purpose, Session
+from pgcron_runner.database import Purpose
 from pgcron_runner.embedded import Server
 from pgcron_runner.execute import Execute
 from pgcron_runner.execution.processes import Guard
@@ -24,6 +24,7 @@ from pgcron_runner.execution.stop import Stop
 from pgcron_runner.finish import Finish
 from pgcron_runner.migrate import migrate_database
 from pgcron_runner.model import Finished, Kind, Outcome, Output, Status, StopReason, Task
+from pgcron_runner.session import Session
 from pgcron_runner.store.runs import LockedJob
 from tests.execution.tasks import claimed_task, recorded_status, some_task
 from tests.statements.builders import WORKER

@@ -1,0 +1,52 @@
+"""Tidy: closes runs that waited too long, and has times of older zone data planned anew. It starts nothing."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pgcron_runner.database import Connection
+from pgcron_runner.logs import get_logger
+from pgcron_runner.schedule import zone_data_version
+from pgcron_runner.session import Session
+from pgcron_runner.settings import BATCH
+from pgcron_runner.store import jobs
+
+log = get_logger(__name__)
+
+_STEPS_PER_ZONE_CHECK = 40
+
+
+class Tidy:
+    """The duty, on the record session; safe on all workers at once: what one has changed the others find changed."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._steps = 0
+        self._more_stale = True
+
+    async def step(self, *, now: datetime | None = None) -> int:
+        """One batch of each; returns how many rows were changed."""
+        async with self._session.use() as connection:
+            late = await jobs.close_late_runs(connection, limit=BATCH, now=now)
+            stale = await self._replan(connection, now)
+        if late:
+            log.warning(
+                "runs_too_late", runs=late, consequence="they are closed as missed; more slots or workers would help"
+            )
+        if stale:
+            log.info(
+                "zone_data_is_newer",
+                jobs=stale,
+                release=zone_data_version(),
+                consequence="their next times are computed anew",
+            )
+        return late + stale
+
+    async def _replan(self, connection: Connection, now: datetime | None) -> int:
+        """At the start, and seldom afterwards: it looks at all jobs, and only a worker with older data leaves any."""
+        self._steps += 1
+        if not self._more_stale and self._steps % _STEPS_PER_ZONE_CHECK:
+            return 0
+        stale = await jobs.replan_for_zone_data(connection, zone_data_version(), limit=BATCH, now=now)
+        self._more_stale = stale == BATCH
+        return stale
