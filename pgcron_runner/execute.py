@@ -31,6 +31,7 @@ class Execute:
         self._asyncio_tasks: set[asyncio.Task[None]] = set()
         self._all_recorded = asyncio.Event()
         self.unrecorded: dict[int, Finished] = {}
+        self._written: set[int] = set()
 
     @property
     def running(self) -> int:
@@ -73,19 +74,22 @@ class Execute:
 
     def written(self, batch: Iterable[Finished]) -> None:
         """The states of these are written, or were found to be somebody else's; their locks are still in hand."""
-        for finished in batch:
-            self.unrecorded[finished.task.run_id] = replace(finished, outcome=replace(finished.outcome, recorded=True))
+        self._written.update(finished.task.run_id for finished in batch)
+
+    def to_write(self, batch: Iterable[Finished]) -> list[Finished]:
+        """Those of a batch whose end is still to be written."""
+        return [f for f in batch if not f.outcome.recorded and f.task.run_id not in self._written]
 
     @property
     def unwritten(self) -> list[int]:
         """Runs in hand whose end is not written."""
-        ended = [run_id for run_id, finished in self.unrecorded.items() if not finished.outcome.recorded]
-        return [*self._running, *ended]
+        return [*self._running, *(finished.task.run_id for finished in self.to_write(self.unrecorded.values()))]
 
     def recorded(self, run_ids: Iterable[int]) -> None:
         """These ends are written, or were found to be somebody else's: they are no longer in hand."""
         for run_id in run_ids:
             self.unrecorded.pop(run_id, None)
+            self._written.discard(run_id)
         if not self.unrecorded:
             self._all_recorded.set()
 

@@ -350,7 +350,7 @@ class Tenure:
         batch = list(self._execute.unrecorded.values())[:BATCH]
         if not batch:
             return None
-        taken = await self._finish.step(batch)
+        taken = await self._finish.step(self._execute.to_write(batch))
         for run_id in taken:
             log.warning("result_dropped", run=run_id, consequence=_DROPPED)
         # Before the locks: they may have to be given back in another try, and nothing may be told or written twice.

@@ -17,18 +17,37 @@ class Stop:
 
     def __init__(self) -> None:
         self.reason: StopReason | None = None
-        self.event = asyncio.Event()
-        self.now = asyncio.Event()
+        self._urgent = False
+        # Made when somebody asks for them: most runs of a busy worker never do.
+        self._event: asyncio.Event | None = None
+        self._now: asyncio.Event | None = None
         self._heed: Callable[[], object] | None = None
+
+    @property
+    def event(self) -> asyncio.Event:
+        """Set once a stop was asked for."""
+        if self._event is None:
+            self._event = _event(is_set=self.reason is not None)
+        return self._event
+
+    @property
+    def now(self) -> asyncio.Event:
+        """Set once a stop without grace was asked for."""
+        if self._now is None:
+            self._now = _event(is_set=self._urgent)
+        return self._now
 
     def request(self, reason: StopReason, *, now: bool = False) -> None:
         """The first reason stays; a later request can only make it faster."""
         if now:
-            self.now.set()
+            self._urgent = True
+            if self._now is not None:
+                self._now.set()
         if self.reason is not None:
             return
         self.reason = reason
-        self.event.set()
+        if self._event is not None:
+            self._event.set()
         if self._heed is not None:
             self._heed()
 
@@ -81,6 +100,13 @@ class Stop:
     async def is_urgent_within(self, seconds: float) -> bool:
         """The same for a stop without grace."""
         return await _is_set_within(self.now, seconds)
+
+
+def _event(*, is_set: bool) -> asyncio.Event:
+    event = asyncio.Event()
+    if is_set:
+        event.set()
+    return event
 
 
 async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:

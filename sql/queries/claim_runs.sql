@@ -23,8 +23,10 @@ with candidates as materialized (
        and (r.trigger not in ('schedule', 'retry')
             or j.enabled and (j.paused_until is null or j.paused_until <= coalesce(%(now)s::timestamptz, now())))
        -- Jobs that are full already, all at once: the backlog of a busy one is passed over without a look at each run.
-       and r.job_id <> all(array(
-           select b.job_id from pgcron.runs b where b.status = 'running' group by b.job_id having count(*) >= min(b.max_running)))
+       -- NOT IN, since Postgres hashes it; a running run without a job is left out, or nothing would ever be "not in".
+       and r.job_id not in (
+           select o.job_id from pgcron.runs o where o.status = 'running' and o.job_id is not null
+            group by o.job_id having count(*) >= min(o.max_running))
        and (b.max_running is null
             or (select count(*) from pgcron.runs o where o.status = 'running' and o.job_id = r.job_id) < b.max_running)
      order by r.run_at, r.id

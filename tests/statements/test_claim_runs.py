@@ -452,3 +452,10 @@ async def test_a_job_can_be_deleted_while_its_run_is_being_claimed(
         await eventually_async(lambda: asyncio.to_thread(blocked_on_lock, database.dsn, other.info.backend_pid))
     await deleting
     assert database.rows("select job_id, status from pgcron.runs where id = %s", (run_id,)) == [(None, "running")]
+
+
+async def test_a_running_run_whose_job_was_deleted_holds_up_nobody(control: Connection, database: Database) -> None:
+    add_running(database, add_job(database, "gone"))
+    database.execute("delete from pgcron.jobs where name = 'gone'")
+    run_id = add_run(database, add_job(database, "other"))
+    assert [task.run_id for task in (await claim(control)).tasks] == [run_id]
