@@ -34,14 +34,10 @@ class Finish:
             async with self._record.use() as connection:
                 await self._store_output(connection, unrecorded)
                 changed = await self._write(connection, unrecorded, now)
-                taken = {
-                    finished.task.run_id: finished for finished in unrecorded if finished.task.run_id not in changed
-                }
-                if taken:
+                unchanged = [_ending(finished) for finished in unrecorded if finished.task.run_id not in changed]
+                if unchanged:
                     # A try before may have been committed without an answer.
-                    changed |= await runs.read_ended_so(
-                        connection, self._worker_id, [_ending(f) for f in taken.values()]
-                    )
+                    changed |= await runs.read_ended_so(connection, self._worker_id, unchanged)
         return {finished.task.run_id for finished in unrecorded} - changed
 
     async def release(self, batch: Sequence[Finished]) -> None:

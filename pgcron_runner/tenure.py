@@ -48,6 +48,7 @@ _TIDY_EVERY = 15.0
 _LISTEN_PROOF = 30.0
 # How long a job is left alone whose lock somebody outside holds.
 _REFUSED_FOR = 1.0
+_OVERDUE_PAUSE = 0.02
 _DROPPED = "the run had been closed by others; its late result changes nothing"
 
 
@@ -283,7 +284,7 @@ class Tenure:
                 return 0.0
             self._stopping = True
             self._ended.set()
-        return self._pause(due)
+        return self._pause(due, done)
 
     async def _look_ahead(self) -> runs.NextDue:
         async with self._control.use() as connection:
@@ -333,9 +334,13 @@ class Tenure:
         self._refused = {job_id: until for job_id, until in self._refused.items() if until > now}
         return list(self._refused)
 
-    def _pause(self, due: runs.NextDue) -> float:
+    def _pause(self, due: runs.NextDue, done: int) -> float:
         """Until something falls due, by the database's clock; the poll interval is the floor of truth."""
-        times = [due.jobs_due_in, *(waiting.due_in for waiting in due.lanes if self._serves(waiting.lane))]
+        jobs_due_in = due.jobs_due_in
+        if jobs_due_in is not None and jobs_due_in <= 0 and not done:
+            # Others have those jobs locked, or nothing may be fired now: no reason to ask again and again.
+            jobs_due_in = _OVERDUE_PAUSE if self._may_fire() else None
+        times = [jobs_due_in, *(waiting.due_in for waiting in due.lanes if self._serves(waiting.lane))]
         if self._refused:
             times.append(_REFUSED_FOR)
         return max(min([self._poll, *(time for time in times if time is not None)]), 0.0)

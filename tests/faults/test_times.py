@@ -136,6 +136,21 @@ def test_an_edit_while_a_time_is_due_never_fires_the_past(database: Database, st
     assert database.value("select count(*) from pgcron.runs") == 0
 
 
+def test_due_jobs_that_it_may_not_fire_do_not_keep_a_worker_asking(
+    database: Database, start_worker: StartWorker
+) -> None:
+    database.execute(
+        """insert into pgcron.jobs (name, schedule, timezone, kind, command, anchored_at)
+           values ('slow', '@every 1s', 'UTC', 'shell', 'sleep 3', now() - interval '10 s')"""
+    )
+    looks = "select xact_commit from pg_stat_database where datname = current_database()"
+    before = database.value(looks)
+    # It fires once, and waits three seconds for the run while the job falls due again and again.
+    assert start_worker(*LEASE, "--once").wait(30) == 0
+    eventually(lambda: database.value(looks) > before, 20)
+    assert database.value(looks) - before < 400
+
+
 def _now(database: Database) -> datetime:
     now = database.value("select now()")
     assert isinstance(now, datetime)
