@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 
+from pgcron_runner.execution.live import Live
 from pgcron_runner.execution.output import storable
 from pgcron_runner.execution.stop import Stop
 from pgcron_runner.logs import get_logger
@@ -14,7 +15,7 @@ from pgcron_runner.store.runs import LockedJob
 
 log = get_logger(__name__)
 
-Runner = Callable[[Task, Stop], Awaitable[Outcome]]
+Runner = Callable[[Task, Stop, Live], Awaitable[Outcome]]
 """Runs one task; ends in time when it is asked to stop; never raises for what the job does."""
 
 
@@ -27,7 +28,7 @@ class Execute:
     def __init__(self, runners: Mapping[Kind, Runner], on_finished: Callable[[], None]) -> None:
         self._runners = runners
         self._on_finished = on_finished
-        self._running: dict[int, tuple[Task, Stop]] = {}
+        self._running: dict[int, tuple[Task, Stop, Live]] = {}
         self._asyncio_tasks: set[asyncio.Task[None]] = set()
         self._all_recorded = asyncio.Event()
         self.unrecorded: dict[int, Finished] = {}
@@ -45,18 +46,22 @@ class Execute:
 
     def locked_jobs(self) -> list[LockedJob]:
         """The job locks that the runs in hand call for, one for each run."""
-        tasks = [task for task, _ in self._running.values()]
+        tasks = [task for task, _, _ in self._running.values()]
         tasks += [finished.task for finished in self.unrecorded.values()]
         return [LockedJob(task.job_id, task.exclusive) for task in tasks]
 
     def start(self, tasks: Iterable[Task]) -> None:
         """Starts claimed runs; never waits."""
         for task in tasks:
-            stop = Stop()
-            self._running[task.run_id] = (task, stop)
-            running = asyncio.create_task(self._run(task, stop), name=f"run {task.run_id}")
+            stop, live = Stop(), Live()
+            self._running[task.run_id] = (task, stop, live)
+            running = asyncio.create_task(self._run(task, stop, live), name=f"run {task.run_id}")
             self._asyncio_tasks.add(running)
             running.add_done_callback(self._asyncio_tasks.discard)
+
+    def live(self) -> dict[int, Live]:
+        """What each running run has said so far."""
+        return {run_id: live for run_id, (_, _, live) in self._running.items()}
 
     def stop(self, run_ids: Iterable[int], reason: StopReason, *, now: bool = False) -> None:
         """Asks running runs to end; those that have ended already stay as they are."""
@@ -70,7 +75,7 @@ class Execute:
 
     def stop_jobs(self, job_ids: set[int], reason: StopReason, *, now: bool = False) -> None:
         """Asks the runs of some jobs to end."""
-        self.stop([run_id for run_id, (task, _) in self._running.items() if task.job_id in job_ids], reason, now=now)
+        self.stop([run_id for run_id, (task, _, _) in self._running.items() if task.job_id in job_ids], reason, now=now)
 
     def written(self, batch: Iterable[Finished]) -> None:
         """The states of these are written, or were found to be somebody else's; their locks are still in hand."""
@@ -104,21 +109,21 @@ class Execute:
             self._all_recorded.clear()
             await self._all_recorded.wait()
 
-    async def _run(self, task: Task, stop: Stop) -> None:
+    async def _run(self, task: Task, stop: Stop, live: Live) -> None:
         outcome = Outcome(Status.FAILED, reason="the worker was torn down")
         try:
-            outcome = await self._outcome(task, stop)
+            outcome = await self._outcome(task, stop, live)
         finally:
             del self._running[task.run_id]
             self.unrecorded[task.run_id] = Finished(task, outcome)
             self._on_finished()
 
-    async def _outcome(self, task: Task, stop: Stop) -> Outcome:
+    async def _outcome(self, task: Task, stop: Stop, live: Live) -> Outcome:
         if stop.reason is not None:
             return _stopped(Outcome(Status.FAILED), stop.reason, task)
         timer = asyncio.get_running_loop().call_later(task.timeout.total_seconds(), stop.request, StopReason.TIMEOUT)
         try:
-            outcome = await self._runners[task.kind](task, stop)
+            outcome = await self._runners[task.kind](task, stop, live)
         except (Exception, SystemExit, KeyboardInterrupt, asyncio.CancelledError) as error:
             if _is_torn_down(error):
                 raise

@@ -165,7 +165,8 @@ class DueJob:
 class Task:
     """A claimed run together with what its job says: everything that execution and finishing need.
 
-    `args` is already the run's override where it has one. Durations are `timedelta`; limits are MB and kB.
+    `args` is already the run's override where it has one; `state` is what the attempt or slice before it has saved,
+    None where there is none. Durations are `timedelta`; limits are MB and kB.
     """
 
     run_id: int
@@ -185,6 +186,7 @@ class Task:
     working_dir: str | None = None
     memory_limit_mb: int | None = None
     output_limit_kb: int = 64
+    state: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,8 +202,24 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
+class NextRun:
+    """A run that a run has asked for: of the job called `job` (None: its own), `after` its end, with these `args`.
+
+    `args` None: those of the job. A run of the same job finds the saved state.
+    """
+
+    job: str | None = None
+    after: timedelta = timedelta(0)
+    args: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one attempt ended. `recorded` means that the run's own transaction has written it already."""
+    """How one attempt ended. `recorded` means that the run's own transaction has written it already.
+
+    `progress` and `state` (JSON) are the last that it said of itself; None leaves what the row has. `next_runs` are
+    started where it has succeeded.
+    """
 
     status: Status
     exit_code: int | None = None
@@ -209,6 +227,9 @@ class Outcome:
     reason: str | None = None
     result: Any = None
     output: Output | None = None
+    progress: Any = None
+    state: Any = None
+    next_runs: tuple[NextRun, ...] = ()
     recorded: bool = False
 
 

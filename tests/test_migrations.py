@@ -16,6 +16,7 @@ from pgcron_runner import database as sessions
 from pgcron_runner.claim import Claim
 from pgcron_runner.database import Purpose
 from pgcron_runner.errors import DatabaseRefused, SchemaMissing, SchemaOutdated, SchemaTooNew
+from pgcron_runner.execution.live import Live
 from pgcron_runner.execution.sql import SqlRunner
 from pgcron_runner.execution.stop import Stop
 from pgcron_runner.finish import Finish
@@ -314,7 +315,7 @@ async def run_one_sql_job(database: Database, dsn: str, *, command: str = "selec
     runner = SqlRunner(target, WORKER, sessions=1)
     try:
         due, task = await _fire_and_claim(database, control, kind="sql", command=command)
-        outcome = await runner.run(task, Stop())
+        outcome = await runner.run(task, Stop(), Live())
     finally:
         await runner.close()
         await control.close()

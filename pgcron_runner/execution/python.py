@@ -23,6 +23,7 @@ from typing import Any
 
 from pgcron_runner.execution import child
 from pgcron_runner.execution.exits import Exited, contain_exits, in_job
+from pgcron_runner.execution.live import Live
 from pgcron_runner.execution.output import storable
 from pgcron_runner.execution.processes import Command, Guard
 from pgcron_runner.execution.result import MOST_BYTES, BadResultError, storable_result
@@ -52,13 +53,13 @@ class PythonRunner:
         self._in_threads: set[Future[Any]] = set()
         self._functions: dict[str, _Function] = {}
 
-    async def run(self, task: Task, stop: Stop) -> Outcome:
+    async def run(self, task: Task, stop: Stop, live: Live) -> Outcome:
         """Calls the function once; its JSON-able return value is the result, an exception the error."""
         isolation = task.args.get(_ISOLATION, "process")
         keywords = {name: value for name, value in task.args.items() if name != _ISOLATION}
         match isolation:
             case "process":
-                return await self._in_child(task, keywords, stop)
+                return await self._in_child(task, keywords, stop, live)
             case "thread":
                 return await self._in_worker(task, keywords, stop)
             case _:
@@ -103,7 +104,7 @@ class PythonRunner:
 
     # --------------------------------------------------------------------------------------- in a child
 
-    async def _in_child(self, task: Task, keywords: dict[str, Any], stop: Stop) -> Outcome:
+    async def _in_child(self, task: Task, keywords: dict[str, Any], stop: Stop, live: Live) -> Outcome:
         try:
             environment = build_environment(task, os.environ)
             with tempfile.TemporaryDirectory(prefix="pgcron-", ignore_cleanup_errors=True) as name:
@@ -111,7 +112,7 @@ class PythonRunner:
                 _write_request(folder, task.command, keywords)
                 argv = (sys.executable, "-P", "-u", child.__file__, name)
                 command = Command(argv, environment, task.working_dir)
-                outcome = await run_command(command, task, self._guard, stop.event, stop.now)
+                outcome = await run_command(command, task, self._guard, stop, live)
                 return _with_report(outcome, folder / "report.json")
         except (BadCommandError, OSError) as error:
             return Outcome(Status.FAILED, error=storable(f"launch failed: {error}"))

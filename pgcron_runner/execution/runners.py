@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from uuid import UUID
 
 from pgcron_runner.database import Database
+from pgcron_runner.execution.live import Live
 from pgcron_runner.execution.processes import Guard
 from pgcron_runner.execution.python import PythonRunner
 from pgcron_runner.execution.shell import run_shell
@@ -19,7 +20,7 @@ log = get_logger(__name__)
 # More sessions than this do not make SQL jobs faster on any server, and they count against max_connections.
 _MOST_SESSIONS = 20
 
-Runner = Callable[[Task, Stop], Awaitable[Outcome]]
+Runner = Callable[[Task, Stop, Live], Awaitable[Outcome]]
 
 
 class Runners:
@@ -45,9 +46,9 @@ class Runners:
         if not self._python.close():
             log.warning("functions_still_running", consequence="the process ends only when they have returned")
 
-    async def _shell(self, task: Task, stop: Stop) -> Outcome:
-        return await run_shell(task, self._guard, stop.event, stop.now)
+    async def _shell(self, task: Task, stop: Stop, live: Live) -> Outcome:
+        return await run_shell(task, self._guard, stop, live)
 
 
-async def _not_here(task: Task, stop: Stop) -> Outcome:
+async def _not_here(task: Task, stop: Stop, live: Live) -> Outcome:
     return Outcome(Status.FAILED, error=f"launch failed: this version of the worker cannot run {task.kind} jobs")

@@ -13,8 +13,11 @@ from collections.abc import Mapping
 from datetime import UTC
 
 from pgcron_runner.errors import GuardLost, PgcronError
+from pgcron_runner.execution.live import Live
 from pgcron_runner.execution.output import OutputBuffer, storable
 from pgcron_runner.execution.processes import Command, ExitStatus, Guard, LaunchError, Process
+from pgcron_runner.execution.steps import step_files
+from pgcron_runner.execution.stop import Stop
 from pgcron_runner.model import Outcome, Output, Status, Task
 
 _DRAIN = 2.0
@@ -35,8 +38,8 @@ class BadCommandError(PgcronError):
 async def run_shell(
     task: Task,
     guard: Guard,
-    stop: asyncio.Event,
-    stop_now: asyncio.Event,
+    stop: Stop,
+    live: Live,
     *,
     environ: Mapping[str, str] = os.environ,
 ) -> Outcome:
@@ -45,31 +48,31 @@ async def run_shell(
     `environ` is the worker's environment, the source of `task.env_from`. For the rest see `run_command`.
     """
     try:
-        command = Command(_argv(task), build_environment(task, environ), task.working_dir)
-    except BadCommandError as error:
-        return _failed(str(error))
-    return await run_command(command, task, guard, stop, stop_now)
+        with step_files(task, live) as files:
+            environment = build_environment(task, environ) | files.environment
+            command = Command(_argv(task), environment, task.working_dir)
+            return files.finish(await run_command(command, task, guard, stop, live))
+    except (BadCommandError, OSError) as error:
+        return _failed(f"launch failed: {error}")
 
 
-async def run_command(
-    command: Command, task: Task, guard: Guard, stop: asyncio.Event, stop_now: asyncio.Event
-) -> Outcome:
+async def run_command(command: Command, task: Task, guard: Guard, stop: Stop, live: Live) -> Outcome:
     """Run one command to its end and tell how it ended; a failure of any kind is an outcome, never raised.
 
-    `stop` ends it from outside: TERM to its process group, then, after `task.kill_grace` or as soon as
-    `stop_now` is set, KILL to all that it started. The outcome is then FAILED, with what the command made of it,
+    `stop` ends it from outside: TERM to its process group, then, after `task.kill_grace` or as soon as the stop
+    is urgent, KILL to all that it started. The outcome is then FAILED, with what the command made of it,
     for the caller to put its own status in place; a command that had ended by itself before is told as it ended.
-    If the asyncio task itself is cancelled, everything is killed without waiting.
+    If the asyncio task itself is cancelled, everything is killed without waiting. What it prints is in `live` too.
     """
-    if stop.is_set() or stop_now.is_set():
+    if stop.reason is not None:
         return _failed("stopped before it was started")
-    output = OutputBuffer(task.output_limit_kb * 1024)
+    output = live.output = OutputBuffer(task.output_limit_kb * 1024)
     try:
         process = await guard.launch(command, output)
     except (LaunchError, GuardLost) as error:
         return _failed(f"launch failed: {error}")
     try:
-        return await _follow(process, task, stop, stop_now)
+        return await _follow(process, task, stop.event, stop.now)
     finally:
         # Costs nothing when all is over; on cancellation it is all that is left to do.
         process.request_kill()

@@ -24,6 +24,7 @@ from pgcron_runner.database import (
     run_alone,
 )
 from pgcron_runner.errors import DatabaseRefused
+from pgcron_runner.execution.live import Live
 from pgcron_runner.execution.output import OutputBuffer, storable
 from pgcron_runner.execution.result import BadResultError, storable_result
 from pgcron_runner.execution.script import copies_to_client, split_statements, transaction_end
@@ -65,12 +66,13 @@ class SqlRunner:
         self._sessions = JobSessions(database, sessions)
         self._lock_patience = lock_patience
 
-    async def run(self, task: Task, stop: Stop) -> Outcome:
+    async def run(self, task: Task, stop: Stop, live: Live) -> Outcome:
         """Runs the job's statements. The outcome is `recorded` where its own transaction wrote it."""
         statements = split_statements(task.command)
         if (problem := _problem_of(task, statements)) is not None:
             return Outcome(Status.FAILED, error=f"launch failed: {problem}")
         script = _Script(task, self._worker_id, statements, stop, self._lock_patience)
+        live.output = script.output
         outcome = await self._attempt(script, task, stop)
         if outcome is not _UNKNOWN:
             return outcome

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from pgcron_runner.execution.live import Live
 from pgcron_runner.execution.stop import Stop
 from pgcron_runner.model import Kind, Outcome, RetryPolicy, Status, StopReason, Task
 from tests.statements.builders import WORKER, add_job, add_running
@@ -19,7 +20,7 @@ SCHEDULED_FOR = datetime(2026, 3, 1, 18, tzinfo=UTC)
 # In a job's text: waits while the gate is shut.
 AT_THE_GATE = "select pg_advisory_xact_lock(4711)"
 
-Run = Callable[[Task, Stop], Awaitable[Outcome]]
+Run = Callable[[Task, Stop, Live], Awaitable[Outcome]]
 
 
 def some_task(command: str = "true", **changes: Any) -> Task:
@@ -115,7 +116,7 @@ async def someone_waits(database: Database) -> int:
 @asynccontextmanager
 async def running(run: Run, task: Task, stop: Stop | None = None) -> AsyncIterator[asyncio.Task[Outcome]]:
     """The run, going on beside the block; the block awaits it, or it is cancelled."""
-    going = asyncio.ensure_future(run(task, stop or Stop()))
+    going = asyncio.ensure_future(run(task, stop or Stop(), Live()))
     try:
         yield going
     finally:

@@ -16,6 +16,7 @@ from pgcron_runner import database as sessions
 from pgcron_runner.database import Purpose
 from pgcron_runner.embedded import Server
 from pgcron_runner.execute import Execute
+from pgcron_runner.execution.live import Live
 from pgcron_runner.execution.processes import Guard
 from pgcron_runner.execution.python import PythonRunner
 from pgcron_runner.execution.runners import Runners
@@ -58,7 +59,7 @@ class Stage:
     def outcome(self, run_id: int) -> Outcome:
         return self.execute.unrecorded[run_id].outcome
 
-    async def _run(self, task: Task, stop: Stop) -> Outcome:
+    async def _run(self, task: Task, stop: Stop, live: Live) -> Outcome:
         self.begun.append(task.run_id)
         end = self.ends[task.run_id]
 
@@ -226,7 +227,7 @@ async def test_the_timeout_ends_with_the_run(stage: Stage) -> None:
     "error", [RuntimeError("a \0 bug"), SystemExit("x"), KeyboardInterrupt(), asyncio.CancelledError()]
 )
 async def test_a_runner_that_raises_is_a_failed_run_and_no_dead_worker(error: BaseException) -> None:
-    async def broken(task: Task, stop: Stop) -> Outcome:
+    async def broken(task: Task, stop: Stop, live: Live) -> Outcome:
         raise error
 
     execute = Execute({Kind.SHELL: broken}, lambda: None)
@@ -360,10 +361,10 @@ async def test_no_text_keeps_a_run_from_its_end(
 ) -> None:
     task = claimed_task(strict_database, command, kind=kind, args=args)
     if kind is Kind.SHELL:
-        outcome = await run_shell(task, guard, asyncio.Event(), asyncio.Event())
+        outcome = await run_shell(task, guard, Stop(), Live())
     else:
         runner = PythonRunner(guard, threads=1)
-        outcome = await runner.run(task, Stop())
+        outcome = await runner.run(task, Stop(), Live())
         runner.close()
     assert await finished(strict_database, finish, task, outcome) == outcome.status.value
     [(exit_code, output)] = strict_database.rows(

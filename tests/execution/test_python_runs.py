@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from pgcron_runner.execution.live import Live
 from pgcron_runner.execution.processes import Guard
 from pgcron_runner.execution.python import PythonRunner
 from pgcron_runner.execution.stop import Stop
@@ -48,7 +49,7 @@ def runner(guard: Guard) -> Iterator[PythonRunner]:
 
 async def call(runner: PythonRunner, name: str, arguments: dict[str, Any] | None = None, **changes: Any) -> Outcome:
     async with asyncio.timeout(20):
-        return await runner.run(function_task(name, arguments, **changes), Stop())
+        return await runner.run(function_task(name, arguments, **changes), Stop(), Live())
 
 
 async def is_up(path: Path) -> None:
@@ -488,7 +489,9 @@ async def test_timeouts_of_a_coroutines_own_work_as_ever(runner: PythonRunner, t
 
 async def test_a_cancellation_from_elsewhere_goes_through(runner: PythonRunner, tmp_path: Path) -> None:
     path = tmp_path / "up"
-    going = asyncio.ensure_future(runner.run(function_task("sleeps_async", {"path": str(path)} | THREAD), Stop()))
+    going = asyncio.ensure_future(
+        runner.run(function_task("sleeps_async", {"path": str(path)} | THREAD), Stop(), Live())
+    )
     await is_up(path)
     going.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -531,6 +534,6 @@ async def test_a_stop_that_came_before_the_run_lets_nothing_begin(
     runner: PythonRunner, tmp_path: Path, name: str, isolation: dict[str, Any]
 ) -> None:
     path = tmp_path / "up"
-    outcome = await runner.run(function_task(name, {"path": str(path)} | isolation), stopped())
+    outcome = await runner.run(function_task(name, {"path": str(path)} | isolation), stopped(), Live())
     assert outcome.status is Status.FAILED
     assert not path.exists()

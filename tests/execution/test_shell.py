@@ -17,9 +17,11 @@ from typing import Any
 import pytest
 
 from pgcron_runner.clock import boottime
+from pgcron_runner.execution.live import Live
 from pgcron_runner.execution.processes import Guard
 from pgcron_runner.execution.shell import run_shell
-from pgcron_runner.model import Kind, Outcome, RetryPolicy, Status, Task
+from pgcron_runner.execution.stop import Stop
+from pgcron_runner.model import Kind, Outcome, RetryPolicy, Status, StopReason, Task
 
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="needs a child subreaper and /proc")
 WORKERS_OWN = {
@@ -67,7 +69,7 @@ def marker() -> str:
 
 async def run(guard: Guard, command: str, **changes: Any) -> Outcome:
     task_ = task(command, **changes)
-    return await run_shell(task_, guard, asyncio.Event(), asyncio.Event(), environ=WORKERS_OWN)
+    return await run_shell(task_, guard, Stop(), Live(), environ=WORKERS_OWN)
 
 
 def text(outcome: Outcome) -> str:
@@ -124,12 +126,21 @@ async def test_any_other_end_is_a_failure_with_one_sentence(guard: Guard, comman
         ({"args": {"argv": ["/no/such"]}}, "launch failed: /no/such (or the interpreter it asks for) was not found"),
         ({"working_dir": "/no/folder"}, "launch failed: the folder /no/folder does not exist"),
         ({"env": {"A": "b\0c"}}, "launch failed: the command or its environment contains a NUL character"),
-        ({"env_from": ("NOT_THERE",)}, "env_from: the worker has no environment variable NOT_THERE"),
-        ({"env_from": ("PGPASSWORD",)}, "env_from: PGPASSWORD is the worker's own and is not passed on"),
-        ({"env_from": ("PGCRON_DSN",)}, "env_from: PGCRON_DSN is the worker's own and is not passed on"),
-        ({"args": {"argv": "ls"}}, 'args.argv must be a list of strings, for example ["/bin/echo", "hello"]'),
-        ({"args": {"argv": []}}, 'args.argv must be a list of strings, for example ["/bin/echo", "hello"]'),
-        ({"args": {"argv": ["ls", 1]}}, 'args.argv must be a list of strings, for example ["/bin/echo", "hello"]'),
+        ({"env_from": ("NOT_THERE",)}, "launch failed: env_from: the worker has no environment variable NOT_THERE"),
+        ({"env_from": ("PGPASSWORD",)}, "launch failed: env_from: PGPASSWORD is the worker's own and is not passed on"),
+        ({"env_from": ("PGCRON_DSN",)}, "launch failed: env_from: PGCRON_DSN is the worker's own and is not passed on"),
+        (
+            {"args": {"argv": "ls"}},
+            'launch failed: args.argv must be a list of strings, for example ["/bin/echo", "hello"]',
+        ),
+        (
+            {"args": {"argv": []}},
+            'launch failed: args.argv must be a list of strings, for example ["/bin/echo", "hello"]',
+        ),
+        (
+            {"args": {"argv": ["ls", 1]}},
+            'launch failed: args.argv must be a list of strings, for example ["/bin/echo", "hello"]',
+        ),
     ],
 )
 async def test_what_cannot_be_started_fails_with_a_plain_error(
@@ -273,15 +284,13 @@ async def stop_when_up(
     guard: Guard, marker: str, command: str, *, grace: float, now: bool = False, wait: float = 0.0
 ) -> tuple[Outcome, float]:
     """The outcome, and the seconds from the stop to the end."""
-    stop, stop_now = asyncio.Event(), asyncio.Event()
+    stop = Stop()
     to_run = task(command.format(marker), kill_grace=timedelta(seconds=grace))
-    running = asyncio.create_task(run_shell(to_run, guard, stop, stop_now, environ=WORKERS_OWN))
+    running = asyncio.create_task(run_shell(to_run, guard, stop, Live(), environ=WORKERS_OWN))
     await eventually(lambda: living(marker))
     await asyncio.sleep(wait)
     started = time.monotonic()
-    stop.set()
-    if now:
-        stop_now.set()
+    stop.request(StopReason.CANCEL, now=now)
     return await running, time.monotonic() - started
 
 
@@ -338,22 +347,22 @@ async def test_the_grace_is_skipped_at_once_and_also_later(guard: Guard, marker:
     assert (outcome.exit_code, outcome.error) == (137, "killed by SIGKILL (signal 9)")
     assert seconds < 5
 
-    stop, stop_now = asyncio.Event(), asyncio.Event()
+    stop = Stop()
     to_run = task(command.format(marker), kill_grace=timedelta(seconds=60))
-    running = asyncio.create_task(run_shell(to_run, guard, stop, stop_now))
+    running = asyncio.create_task(run_shell(to_run, guard, stop, Live()))
     await eventually(lambda: living(marker))
-    stop.set()
+    stop.request(StopReason.CANCEL)
     await asyncio.sleep(0.05)
-    stop_now.set()
+    stop.request(StopReason.CANCEL, now=True)
     async with asyncio.timeout(5):
         assert (await running).exit_code == 137
     assert not living(marker)
 
 
 async def test_a_run_that_is_stopped_before_it_starts_never_starts(guard: Guard, tmp_path: Path) -> None:
-    stop = asyncio.Event()
-    stop.set()
-    outcome = await run_shell(task(f"touch {tmp_path}/ran"), guard, stop, asyncio.Event())
+    stop = Stop()
+    stop.request(StopReason.CANCEL)
+    outcome = await run_shell(task(f"touch {tmp_path}/ran"), guard, stop, Live())
     assert (outcome.status, outcome.error) == (Status.FAILED, "stopped before it was started")
     assert not (tmp_path / "ran").exists()
 

@@ -19,6 +19,7 @@ from pgcron_runner import database as sessions
 from pgcron_runner.embedded import Server
 from pgcron_runner.execution import sessions as job_sessions
 from pgcron_runner.execution import sql
+from pgcron_runner.execution.live import Live
 from pgcron_runner.execution.script import copies_to_client, split_statements, transaction_end
 from pgcron_runner.execution.sql import SqlRunner
 from pgcron_runner.execution.stop import Stop
@@ -99,7 +100,7 @@ def add_deferred_trigger(database: Database, body: LiteralString) -> None:
 
 async def test_the_work_and_succeeded_are_one_transaction(database: Database, runner: SqlRunner) -> None:
     task = claimed_task(database, "insert into work values (1); insert into work values (2)")
-    outcome = await runner.run(task, Stop())
+    outcome = await runner.run(task, Stop(), Live())
     assert (outcome.status, outcome.recorded) == (Status.SUCCEEDED, True)
     [(status, finished, result, output)] = database.rows(
         "select status, finished_at is not null, result, output from pgcron.runs where id = %s", (task.run_id,)
@@ -112,7 +113,7 @@ async def test_the_work_and_succeeded_are_one_transaction(database: Database, ru
 
 async def test_every_statement_is_counted(database: Database, runner: SqlRunner) -> None:
     command = "insert into work select generate_series(1, 3); update work set n = 9 where n > 1; create table t ()"
-    outcome = await runner.run(claimed_task(database, command), Stop())
+    outcome = await runner.run(claimed_task(database, command), Stop(), Live())
     assert outcome.result == {
         "value": None,
         "statements": [
@@ -124,7 +125,7 @@ async def test_every_statement_is_counted(database: Database, runner: SqlRunner)
 
 
 async def test_of_many_statements_the_first_hundred_are_listed(database: Database, runner: SqlRunner) -> None:
-    outcome = await runner.run(claimed_task(database, "select 1;" * 120), Stop())
+    outcome = await runner.run(claimed_task(database, "select 1;" * 120), Stop(), Live())
     assert len(outcome.result["statements"]) == 100
     assert outcome.result["statements_left_out"] == 20
 
@@ -160,7 +161,7 @@ async def test_the_first_value_keeps_its_type(database: Database, runner: SqlRun
     found = []
     for number, (command, _) in enumerate(VALUES):
         task = claimed_task(database, command, name=f"job {number}")
-        found.append(value_of(await runner.run(task, Stop())))
+        found.append(value_of(await runner.run(task, Stop(), Live())))
         assert database.value("select result -> 'value' from pgcron.runs where id = %s", (task.run_id,)) == found[-1]
     assert list(map(repr, found)) == [repr(value) for _, value in VALUES]
 
@@ -188,7 +189,7 @@ def readable(text: str) -> object:
 async def test_a_value_that_cannot_be_kept_does_not_undo_the_work(
     database: Database, runner: SqlRunner, expression: str, value: object
 ) -> None:
-    outcome = await runner.run(claimed_task(database, f"{DONE}; select {expression}"), Stop())
+    outcome = await runner.run(claimed_task(database, f"{DONE}; select {expression}"), Stop(), Live())
     assert value_of(outcome) == value
     assert work(database) == 1
     assert ("its value was not kept" in text_of(outcome)) == (value is None)
@@ -196,14 +197,14 @@ async def test_a_value_that_cannot_be_kept_does_not_undo_the_work(
 
 async def test_notices_are_kept_in_their_order(database: Database, runner: SqlRunner) -> None:
     command = "do $$begin raise notice 'half done: 50%%'; end$$; select 1; do $$begin raise warning 'ä🎉'; end$$"
-    outcome = await runner.run(claimed_task(database, command), Stop())
+    outcome = await runner.run(claimed_task(database, command), Stop(), Live())
     assert text_of(outcome) == "NOTICE: half done: 50%\nDO\nSELECT 1\nWARNING: ä🎉\nDO\n"
     assert database.value("select output from pgcron.runs") == text_of(outcome)
 
 
 async def test_of_many_notices_head_and_tail_are_kept(database: Database, runner: SqlRunner) -> None:
     command = "do $$begin for i in 1 .. 2000 loop raise notice 'line %', i; end loop; end$$"
-    outcome = await runner.run(claimed_task(database, command, output_limit_kb=1), Stop())
+    outcome = await runner.run(claimed_task(database, command, output_limit_kb=1), Stop(), Live())
     assert outcome.output is not None
     assert outcome.output.truncated
     assert database.rows("select output_bytes, output_truncated from pgcron.runs") == [
@@ -217,7 +218,7 @@ async def test_of_many_notices_head_and_tail_are_kept(database: Database, runner
 
 async def test_a_failing_statement_undoes_those_before_it(database: Database, runner: SqlRunner) -> None:
     task = claimed_task(database, f"{DONE}; select 1/0; {DONE}")
-    outcome = await runner.run(task, Stop())
+    outcome = await runner.run(task, Stop(), Live())
     assert (outcome.status, outcome.recorded) == (Status.FAILED, False)
     assert outcome.error is not None
     assert outcome.error.startswith("22012: division by zero")
@@ -228,7 +229,7 @@ async def test_a_failing_statement_undoes_those_before_it(database: Database, ru
 
 async def test_the_error_has_code_detail_hint_and_context(database: Database, runner: SqlRunner) -> None:
     raised = "raise exception 'no stock' using errcode = 'P0042', detail = 'two left', hint = 'order more'"
-    outcome = await runner.run(claimed_task(database, f"do $$begin {raised}; end$$"), Stop())
+    outcome = await runner.run(claimed_task(database, f"do $$begin {raised}; end$$"), Stop(), Live())
     assert outcome.error == (
         "P0042: no stock\nDETAIL: two left\nHINT: order more\n"
         "CONTEXT: PL/pgSQL function inline_code_block line 1 at RAISE"
@@ -247,7 +248,7 @@ async def test_the_error_has_code_detail_hint_and_context(database: Database, ru
 async def test_a_command_that_no_server_could_run_fails_before_anything_is_done(
     database: Database, runner: SqlRunner, command: str, words: str
 ) -> None:
-    outcome = await runner.run(claimed_task(database, command), Stop())
+    outcome = await runner.run(claimed_task(database, command), Stop(), Live())
     assert outcome.status is Status.FAILED
     assert outcome.error is not None
     assert outcome.error.startswith("launch failed: ")
@@ -255,7 +256,7 @@ async def test_a_command_that_no_server_could_run_fails_before_anything_is_done(
 
 
 async def test_transaction_must_be_true_or_false(database: Database, runner: SqlRunner) -> None:
-    outcome = await runner.run(claimed_task(database, DONE, args={"transaction": "false"}), Stop())
+    outcome = await runner.run(claimed_task(database, DONE, args={"transaction": "false"}), Stop(), Live())
     assert outcome.error == "launch failed: args.transaction is 'false', not true or false"
     assert work(database) == 0
 
@@ -264,7 +265,7 @@ async def test_a_server_that_refuses_is_told_in_words(
     database: Database, make_runner: Callable[..., SqlRunner], server: Server
 ) -> None:
     runner = make_runner(server.dsn(database.name, "nobody"))
-    outcome = await runner.run(claimed_task(database, DONE), Stop())
+    outcome = await runner.run(claimed_task(database, DONE), Stop(), Live())
     assert outcome.status is Status.FAILED
     assert outcome.error is not None
     assert outcome.error.startswith("launch failed: ")
@@ -274,7 +275,7 @@ async def test_a_server_that_refuses_is_told_in_words(
 async def test_an_error_of_a_deferred_constraint_undoes_all(database: Database, runner: SqlRunner) -> None:
     add_deferred_trigger(database, "raise exception 'too late'")
     task = claimed_task(database, DONE)
-    outcome = await runner.run(task, Stop())
+    outcome = await runner.run(task, Stop(), Live())
     assert outcome.status is Status.FAILED
     assert outcome.error is not None
     assert outcome.error.startswith("P0001: too late")
@@ -284,7 +285,7 @@ async def test_an_error_of_a_deferred_constraint_undoes_all(database: Database, 
 async def test_a_division_by_zero_at_commit_is_told_as_one(database: Database, runner: SqlRunner) -> None:
     add_deferred_trigger(database, "perform 1 / 0")
     task = claimed_task(database, DONE)
-    outcome = await runner.run(task, Stop())
+    outcome = await runner.run(task, Stop(), Live())
     assert (outcome.status, outcome.error) == (Status.FAILED, "22012: division by zero")
     assert outcome.reason == "a deferred trigger failed at COMMIT"
     assert (work(database), recorded_status(database, task)) == (0, "running")
@@ -292,7 +293,7 @@ async def test_a_division_by_zero_at_commit_is_told_as_one(database: Database, r
 
 async def test_a_transaction_made_read_only_says_so(database: Database, runner: SqlRunner) -> None:
     task = claimed_task(database, "set transaction read only; select 1")
-    outcome = await runner.run(task, Stop())
+    outcome = await runner.run(task, Stop(), Live())
     assert outcome.status is Status.FAILED
     assert outcome.error == "25006: cannot execute SELECT in a read-only transaction"
     assert outcome.reason == "a read-only transaction cannot record that the job succeeded"
@@ -319,7 +320,7 @@ async def test_a_command_that_would_end_its_transaction_is_refused_before_it_beg
 ) -> None:
     for number, end in enumerate(ENDS):
         task = claimed_task(database, f"{DONE}; {end}; {DONE}", name=f"job {number}")
-        outcome = await runner.run(task, Stop())
+        outcome = await runner.run(task, Stop(), Live())
         assert outcome.status is Status.FAILED
         assert outcome.error is not None
         assert outcome.error.startswith("launch failed: ")
@@ -333,7 +334,7 @@ async def test_one_that_ended_it_all_the_same_is_never_recorded_as_succeeded(
 ) -> None:
     monkeypatch.setattr(sql, "transaction_end", lambda statement: None)
     task = claimed_task(database, f"{DONE}; {end}")
-    outcome = await runner.run(task, Stop())
+    outcome = await runner.run(task, Stop(), Live())
     for (name,) in database.rows("select gid from pg_prepared_xacts"):
         assert name == "p"
         database.execute("rollback prepared 'p'")
@@ -358,7 +359,7 @@ async def test_savepoints_and_the_like_are_the_jobs_own_business(
     database: Database, runner: SqlRunner, command: str
 ) -> None:
     task = claimed_task(database, command)
-    outcome = await runner.run(task, Stop())
+    outcome = await runner.run(task, Stop(), Live())
     assert outcome.recorded, outcome
     assert (work(database), recorded_status(database, task)) == (1, "succeeded")
 
@@ -368,7 +369,7 @@ async def test_what_cannot_be_done_in_a_transaction_fails_and_undoes_all(
     database: Database, runner: SqlRunner, command: str
 ) -> None:
     database.execute("create procedure ends_it() language plpgsql as $$begin commit; end$$")
-    outcome = await runner.run(claimed_task(database, f"{DONE}; {command}"), Stop())
+    outcome = await runner.run(claimed_task(database, f"{DONE}; {command}"), Stop(), Live())
     assert outcome.status is Status.FAILED
     assert work(database) == 0
 
@@ -426,7 +427,7 @@ async def test_the_jobs_transaction_keeps_a_second_one_out(
         async with running(make_runner().run, first) as going:
             await someone_waits(database)
             second = next_task(database, first)
-            refused = await make_runner(lock_patience=0).run(second, Stop())
+            refused = await make_runner(lock_patience=0).run(second, Stop(), Live())
             assert refused.status is Status.FAILED
             assert refused.reason == "another transaction of this job is still running; nothing was done"
             assert not await own_transactions_left(database)
@@ -475,7 +476,7 @@ async def test_a_job_that_allows_overlap_has_no_lock(database: Database, make_ru
     database.execute("select pg_advisory_lock(('pgcron'::regnamespace::oid::bigint << 32) | 1)")
     task = replace(claimed_task(database, DONE), exclusive=False)
     assert task.job_id == 1
-    assert (await make_runner(lock_patience=0).run(task, Stop())).recorded
+    assert (await make_runner(lock_patience=0).run(task, Stop(), Live())).recorded
 
 
 # Whose run it is
@@ -494,7 +495,7 @@ async def test_a_run_that_was_taken_before_it_begins_does_nothing(
 ) -> None:
     task = claimed_task(database, DONE)
     database.execute(taking, (task.run_id,))
-    outcome = await runner.run(task, Stop())
+    outcome = await runner.run(task, Stop(), Live())
     assert (outcome.status, outcome.reason) == (Status.LOST, "the run was taken over by another worker")
     assert work(database) == 0
 
@@ -523,9 +524,9 @@ async def test_a_role_without_rights_on_the_schedule_can_be_used_by_a_job(
         database.execute(f"grant insert on work to {role}")
         for setting in ("set role", "set local role", "set session authorization", "SET LOCAL SESSION AUTHORIZATION"):
             task = claimed_task(database, f"{setting} {role}; {DONE}; select current_user::text", name=setting)
-            outcome = await runner.run(task, Stop())
+            outcome = await runner.run(task, Stop(), Live())
             assert (value_of(outcome), outcome.recorded) == (role, True)
-        after = await runner.run(claimed_task(database, "select current_user::text"), Stop())
+        after = await runner.run(claimed_task(database, "select current_user::text"), Stop(), Live())
         assert value_of(after) == database.value("select current_user::text")
     finally:
         database.execute(f"drop owned by {role}; drop role {role}")
@@ -533,11 +534,11 @@ async def test_a_role_without_rights_on_the_schedule_can_be_used_by_a_job(
 
 async def test_another_encoding_of_the_client_is_the_jobs_alone(database: Database, runner: SqlRunner) -> None:
     command = "set client_encoding to 'LATIN1'; do $$begin raise notice '€'; end$$"
-    first = await runner.run(claimed_task(database, "select 1", name="first"), Stop())
+    first = await runner.run(claimed_task(database, "select 1", name="first"), Stop(), Live())
     assert first.recorded
-    outcome = await runner.run(claimed_task(database, command.replace("€", "x")), Stop())
+    outcome = await runner.run(claimed_task(database, command.replace("€", "x")), Stop(), Live())
     assert outcome.recorded
-    after = await runner.run(claimed_task(database, "show client_encoding", name="after"), Stop())
+    after = await runner.run(claimed_task(database, "show client_encoding", name="after"), Stop(), Live())
     assert value_of(after) == "UTF8"
 
 
@@ -549,13 +550,13 @@ async def test_the_job_can_see_which_run_it_is(database: Database, runner: SqlRu
     names = ("run_id", "job", "scheduled_for", "attempt")
     command = "select jsonb_build_array({})".format(", ".join(f"current_setting('pgcron.{name}')" for name in names))
     task = replace(claimed_task(database, command, args=args), attempt=3)
-    assert value_of(await runner.run(task, Stop())) == [
+    assert value_of(await runner.run(task, Stop(), Live())) == [
         str(task.run_id),
         "nightly",
         "2026-03-01T18:00:00+00:00",
         "3",
     ]
-    after = await runner.run(claimed_task(database, command, name="it's after; '", args=args), Stop())
+    after = await runner.run(claimed_task(database, command, name="it's after; '", args=args), Stop(), Live())
     assert value_of(after)[1] == "it's after; '"
 
 
@@ -594,8 +595,8 @@ async def test_nothing_that_a_job_leaves_reaches_the_next_on_its_session(
     pids, found = set(), []
     for name, (leave, look) in LEFTOVERS.items():
         left = claimed_task(database, f"select pg_backend_pid(); {leave}", name=name, args=args)
-        pids.add(value_of(await runner.run(left, Stop())))
-        if value_of(await runner.run(claimed_task(database, look, name=f"after {name}", args=args), Stop())):
+        pids.add(value_of(await runner.run(left, Stop(), Live())))
+        if value_of(await runner.run(claimed_task(database, look, name=f"after {name}", args=args), Stop(), Live())):
             found.append(name)
     assert found == []
     assert len(pids) == 1
@@ -604,10 +605,10 @@ async def test_nothing_that_a_job_leaves_reaches_the_next_on_its_session(
 async def test_a_failed_job_leaves_nothing_either(database: Database, make_runner: Callable[..., SqlRunner]) -> None:
     runner = make_runner(sessions_=1)
     failing = "set timezone = 'Asia/Tokyo'; select pg_advisory_lock(12); select 1/0"
-    assert (await runner.run(claimed_task(database, failing), Stop())).status is Status.FAILED
+    assert (await runner.run(claimed_task(database, failing), Stop(), Live())).status is Status.FAILED
     [pid] = session_pids(database)
     looking = "select pg_backend_pid(), current_setting('timezone')"
-    assert value_of(await runner.run(claimed_task(database, looking, name="after"), Stop())) == pid
+    assert value_of(await runner.run(claimed_task(database, looking, name="after"), Stop(), Live())) == pid
     assert database.value("select count(*) from pg_locks where locktype = 'advisory'") == 0
 
 
@@ -619,25 +620,25 @@ ALONE = {"transaction": False}
 async def test_statements_that_refuse_a_transaction_can_be_run(database: Database, runner: SqlRunner) -> None:
     command = "vacuum work; create index concurrently work_n on work (n); reindex table concurrently work"
     task = claimed_task(database, command, args=ALONE)
-    outcome = await runner.run(task, Stop())
+    outcome = await runner.run(task, Stop(), Live())
     assert (outcome.status, outcome.recorded) == (Status.SUCCEEDED, False)
     assert [count["command"] for count in outcome.result["statements"]] == ["VACUUM", "CREATE INDEX", "REINDEX"]
     assert recorded_status(database, task) == "running"
 
 
 async def test_without_a_transaction_what_was_done_stays(database: Database, runner: SqlRunner) -> None:
-    outcome = await runner.run(claimed_task(database, f"{DONE}; select 1/0; {DONE}", args=ALONE), Stop())
+    outcome = await runner.run(claimed_task(database, f"{DONE}; select 1/0; {DONE}", args=ALONE), Stop(), Live())
     assert outcome.status is Status.FAILED
     assert work(database) == 1
 
 
 async def test_without_a_transaction_the_job_may_have_its_own(database: Database, runner: SqlRunner) -> None:
-    outcome = await runner.run(claimed_task(database, f"begin; {DONE}; commit; {DONE}", args=ALONE), Stop())
+    outcome = await runner.run(claimed_task(database, f"begin; {DONE}; commit; {DONE}", args=ALONE), Stop(), Live())
     assert (outcome.status, work(database)) == (Status.SUCCEEDED, 2)
 
 
 async def test_a_transaction_that_it_left_open_is_no_success(database: Database, runner: SqlRunner) -> None:
-    outcome = await runner.run(claimed_task(database, f"begin; {DONE}", args=ALONE), Stop())
+    outcome = await runner.run(claimed_task(database, f"begin; {DONE}", args=ALONE), Stop(), Live())
     assert (outcome.status, outcome.reason) == (
         Status.FAILED,
         "the command left a transaction open; it was rolled back",
@@ -686,7 +687,7 @@ async def test_nor_does_the_roles_limit_of_a_transaction(database: Database, run
         pytest.skip("this server has no transaction_timeout")
     set_limit(database, "transaction_timeout", "300ms")
     task = claimed_task(database, f"select pg_sleep(0.5); {DONE}", args=ALONE)
-    assert (await runner.run(task, Stop())).status is Status.SUCCEEDED
+    assert (await runner.run(task, Stop(), Live())).status is Status.SUCCEEDED
 
 
 def set_limit(database: Database, name: str, value: str) -> None:
@@ -695,7 +696,9 @@ def set_limit(database: Database, name: str, value: str) -> None:
 
 
 async def test_a_limit_that_the_job_sets_itself_holds(database: Database, runner: SqlRunner) -> None:
-    outcome = await runner.run(claimed_task(database, "set statement_timeout = '10ms'; select pg_sleep(9)"), Stop())
+    outcome = await runner.run(
+        claimed_task(database, "set statement_timeout = '10ms'; select pg_sleep(9)"), Stop(), Live()
+    )
     assert outcome.error == "57014: canceling statement due to statement timeout"
     assert outcome.status is Status.FAILED
 
@@ -787,7 +790,7 @@ async def test_a_stop_between_two_statements_begins_no_further_one(database: Dat
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pgcron_runner.execution.sql.run_alone", run_alone)
-        outcome = await runner.run(task, stop)
+        outcome = await runner.run(task, stop, Live())
     assert (outcome.status, outcome.reason) == (Status.FAILED, None)
     assert text_of(outcome) == "INSERT 0 1\nNOTICE: now\nDO\n"
     assert work(database) == 0
@@ -822,7 +825,7 @@ async def test_a_run_that_waits_for_a_session_can_be_stopped(
                 assert (await second).status is Status.FAILED
             open_gate()
             assert (await first).recorded
-    assert (await runner.run(claimed_task(database, DONE, name="third"), Stop())).recorded
+    assert (await runner.run(claimed_task(database, DONE, name="third"), Stop(), Live())).recorded
 
 
 async def test_a_run_that_waits_for_a_server_can_be_stopped(make_runner: Callable[..., SqlRunner]) -> None:
@@ -835,7 +838,7 @@ async def test_a_run_that_waits_for_a_server_can_be_stopped(make_runner: Callabl
 
 
 async def test_a_stop_that_came_before_the_run_lets_nothing_begin(database: Database, runner: SqlRunner) -> None:
-    assert (await runner.run(claimed_task(database, DONE), stopped())).status is Status.FAILED
+    assert (await runner.run(claimed_task(database, DONE), stopped(), Live())).status is Status.FAILED
     assert (work(database), session_pids(database)) == (0, [])
 
 
@@ -852,13 +855,13 @@ async def test_a_session_that_ends_in_the_middle_undoes_all(database: Database, 
     assert (outcome.status, outcome.reason) == (Status.LOST, "the session was lost; the work was rolled back")
     assert outcome.error
     assert (work(database), recorded_status(database, task)) == (0, "running")
-    assert (await runner.run(next_task(database, replace(task, command=DONE)), Stop())).recorded
+    assert (await runner.run(next_task(database, replace(task, command=DONE)), Stop(), Live())).recorded
 
 
 async def test_an_idle_session_that_has_ended_costs_no_run(database: Database, runner: SqlRunner) -> None:
-    assert (await runner.run(claimed_task(database, DONE, name="first"), Stop())).recorded
+    assert (await runner.run(claimed_task(database, DONE, name="first"), Stop(), Live())).recorded
     terminate_sessions(database)
-    assert (await runner.run(claimed_task(database, DONE, name="second"), Stop())).recorded
+    assert (await runner.run(claimed_task(database, DONE, name="second"), Stop(), Live())).recorded
 
 
 @pytest.mark.parametrize("args", [{}, ALONE])
@@ -866,9 +869,9 @@ async def test_nor_does_one_that_has_ended_without_a_word(
     database: Database, runner: SqlRunner, monkeypatch: pytest.MonkeyPatch, args: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(job_sessions, "_is_quiet", lambda connection: True)
-    assert (await runner.run(claimed_task(database, DONE, name="first"), Stop())).recorded
+    assert (await runner.run(claimed_task(database, DONE, name="first"), Stop(), Live())).recorded
     terminate_sessions(database)
-    outcome = await runner.run(claimed_task(database, DONE, name="second", args=args), Stop())
+    outcome = await runner.run(claimed_task(database, DONE, name="second", args=args), Stop(), Live())
     assert outcome.status is Status.SUCCEEDED
     assert work(database) == 2
 
@@ -1028,7 +1031,7 @@ async def test_a_result_beyond_the_databases_encoding_does_not_undo_the_work(lat
     runner = SqlRunner(sessions.Database(latin.dsn), WORKER, sessions=1)
     task = claimed_task(latin, f"""{DONE}; select '["\\ud83c\\udf89"]'::json""")
     plain = claimed_task(latin, "select 'é'; do $$begin raise notice 'é'; end$$", name="plain")
-    outcome, second = await runner.run(task, Stop()), await runner.run(plain, Stop())
+    outcome, second = await runner.run(task, Stop(), Live()), await runner.run(plain, Stop(), Live())
     await runner.close()
     assert (outcome.status, outcome.recorded, outcome.result) == (Status.SUCCEEDED, True, None)
     assert work(latin) == 1
