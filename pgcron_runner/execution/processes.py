@@ -5,137 +5,30 @@ It must not know jobs and runs.
 
 from __future__ import annotations
 
-import array
 import asyncio
 import contextlib
-import errno
 import itertools
 import os
-import signal
 import socket
 import subprocess
 import sys
-import time
-from collections import deque
-from dataclasses import dataclass
+from collections.abc import Callable
+from pathlib import Path
 
-from pgcron_runner.errors import GuardLost, PgcronError
+from pgcron_runner.errors import GuardLost
 from pgcron_runner.execution import guard as program
+from pgcron_runner.execution.commands import Command, ExitStatus, LaunchError, launch_error, launch_frame
+from pgcron_runner.execution.guard import table, wire
+from pgcron_runner.execution.leftovers import kill_groups, kill_marked
+from pgcron_runner.execution.mailbox import Mailbox
 from pgcron_runner.execution.output import OutputBuffer
+from pgcron_runner.execution.process import Process
+
+__all__ = ["Command", "ExitStatus", "Guard", "LaunchError", "Process"]
 
 _START_TIMEOUT = 10.0
 _KILL_TIMEOUT = 2.0
 _CLOSE_TIMEOUT = 10.0
-_READ_SIZE = 65536
-# The channel is full, or too many files are on their way: the guard will take them.
-_SEND_LATER = (errno.EAGAIN, errno.ENOBUFS, errno.ETOOMANYREFS)
-# A command that prints without end gets 1 MiB per pause, some 100 MB/s, and the loop the rest of its time.
-_BURST, _BREATH = 1 << 20, 0.01
-
-
-class LaunchError(PgcronError):
-    """The command could not be started."""
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A program with its whole environment. The umask is the worker's, the folder too where `cwd` is None."""
-
-    argv: tuple[str, ...]
-    env: dict[str, str]
-    cwd: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ExitStatus:
-    """How a command ended: its exit code, or the signal. `cut_off`: it ran when the deadline passed."""
-
-    code: int | None
-    signal: int | None = None
-    cut_off: bool = False
-
-
-class Process:
-    """A launched command. Close it when done: until then its pipe is open and is being read.
-
-    `exited` is set when the command itself has ended, `drained` when nobody holds its output any more, `gone`
-    when nothing that it started lives any more. If the guard is lost, `wait` raises.
-    """
-
-    def __init__(self, guard: Guard, number: int, reading: int, output: OutputBuffer) -> None:
-        self.pid = 0
-        self.output = output
-        self.exited = asyncio.Event()
-        self.drained = asyncio.Event()
-        self.gone = asyncio.Event()
-        self.status: ExitStatus | None = None
-        self._guard = guard
-        self._number = number
-        self._reading = reading
-        self._loop = asyncio.get_running_loop()
-        self._burst = 0
-        self._breath: asyncio.TimerHandle | None = None
-
-    async def wait(self) -> ExitStatus:
-        """How the command itself ended; what it left behind may still live."""
-        await self.exited.wait()
-        if self.status is None:
-            raise GuardLost
-        return self.status
-
-    def signal_group(self, signum: int) -> None:
-        """Signal the command's process group, and wake what is stopped in it."""
-        self._guard.send(b"signal", self._number, signum)
-
-    async def kill_tree(self) -> bool:
-        """SIGKILL for all that the command started, wherever it hid; False if some outlives two seconds."""
-        self.request_kill()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.gone.wait(), _KILL_TIMEOUT)
-        return self.gone.is_set()
-
-    def request_kill(self) -> None:
-        """As `kill_tree`, without waiting."""
-        if not self.gone.is_set():
-            self._guard.send(b"kill", self._number)
-
-    def end(self, code: int, *, cut_off: bool) -> None:
-        """For the guard: the command has ended with this `returncode`."""
-        self.status = ExitStatus(None, -code, cut_off) if code < 0 else ExitStatus(code, None, cut_off)
-        self.exited.set()
-
-    def close(self) -> None:
-        """Read no more. What the command still prints makes it fail with a broken pipe."""
-        if self._reading >= 0:
-            self._stop_reading()
-            os.close(self._reading)
-            self._reading = -1
-        self.drained.set()
-
-    def start_reading(self) -> None:
-        """For the guard: what is printed from now on goes to `output`."""
-        self._burst = 0
-        self._loop.add_reader(self._reading, self._read)
-
-    def _stop_reading(self) -> None:
-        self._loop.remove_reader(self._reading)
-        if self._breath is not None:
-            self._breath.cancel()
-            self._breath = None
-
-    def _read(self) -> None:
-        try:
-            data = os.read(self._reading, _READ_SIZE)
-        except BlockingIOError:
-            return
-        if not data:
-            self.close()
-            return
-        self.output.append(data)
-        self._burst += len(data)
-        if self._burst >= _BURST:
-            self._stop_reading()
-            self._breath = self._loop.call_later(_BREATH, self.start_reading)
 
 
 class Guard:
@@ -147,11 +40,9 @@ class Guard:
     def __init__(self, popen: subprocess.Popen[bytes], channel: socket.socket, mark_base: int) -> None:
         self.lost = asyncio.Event()
         self._popen = popen
-        self._channel = channel
+        self._mailbox = Mailbox(channel)
         self._mark_base = mark_base
-        self._frames = program.Frames()
         self._numbers = itertools.count(1)
-        self._outgoing: deque[tuple[bytes, int | None]] = deque()
         self._answers: dict[int, asyncio.Future[tuple[bytes, int]]] = {}
         self._processes: dict[int, Process] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -162,13 +53,12 @@ class Guard:
     @classmethod
     def start(cls) -> Guard:
         """Start the guard and wait until it is ready. For before there are threads, loops and connections."""
-        mark_base = program.new_mark_base()
+        mark_base = table.new_mark_base()
         ours, theirs = socket.socketpair()
         with theirs:
             popen = _start_program(theirs, mark_base)
-        guard = cls(popen, ours, mark_base)
-        guard._await_ready()
-        return guard
+        _await_ready(popen, ours)
+        return cls(popen, ours, mark_base)
 
     @property
     def pid(self) -> int:
@@ -179,32 +69,86 @@ class Guard:
         loop = asyncio.get_running_loop()
         if self._loop is not loop and self._burial is None:
             self._loop = loop
-            loop.add_reader(self._channel, self._receive)
-            self._flush()
+            loop.add_reader(self._mailbox.socket, self._receive)
+            self._mailbox.attach(loop)
 
     def feed(self, deadline: float) -> None:
         """Let commands live until `deadline` (on `clock.boottime`), or longer if fed again. Never blocks.
 
         Until the first feed there is no deadline; after one has passed nothing is launched until a later one.
         """
-        self.send(b"feed", repr(deadline).encode())
+        self._send(b"feed", repr(deadline).encode())
 
     async def launch(self, command: Command, output: OutputBuffer) -> Process:
         """Start a command; what it prints goes to `output`. LaunchError says in words why it could not be."""
+        number = self.next_number()
+        frame = launch_frame(number, command)
+        self._ensure_alive()
+        reading, writing = _open_pipe()
+        return await self._begin(number, frame, reading, writing, output, lambda s, c: launch_error(s, c, command))
+
+    async def adopt(self, pid: int, reading: int, output: OutputBuffer, number: int) -> Process:
+        """Make a command of a process that one of our commands has forked for us, and that is an orphan by now.
+
+        `number` is from `next_number`, and the process carries `mark_of(number)` and leads a session of its own.
+        It waits to be told to go on until this has returned, so that its end cannot be missed; where this raises
+        LaunchError it must not go on. `reading`, which is closed in any case, is the end of the pipe that it prints to.
+        """
+        try:
+            self._ensure_alive()
+        except GuardLost:
+            os.close(reading)
+            raise
+        frame = wire.pack(b"adopt", number, pid)
+        return await self._begin(number, frame, reading, None, output, lambda s, c: _adoption_error(s, c, pid))
+
+    def next_number(self) -> int:
+        """The number of a command that is to be adopted."""
+        return next(self._numbers)
+
+    def mark_of(self, number: int) -> int:
+        """The soft limit RLIMIT_LOCKS that tells that a process belongs to this command."""
+        return self._mark_base + number
+
+    async def close(self) -> None:
+        """Kill what still runs, end the guard and wait for it."""
+        self.attach()
+        self._closing = True
+        with contextlib.suppress(OSError):
+            self._mailbox.socket.shutdown(socket.SHUT_WR)
+        try:
+            await asyncio.wait_for(self._silent.wait(), _CLOSE_TIMEOUT)
+        except TimeoutError:
+            self._popen.kill()
+            await self._silent.wait()
+        if self._burial is not None:
+            await self._burial
+        self._mailbox.socket.close()
+
+    # Asking and answering.
+
+    def _ensure_alive(self) -> None:
         self.attach()
         if self._burial is not None:
             raise GuardLost
-        number = next(self._numbers)
-        frame = _launch_frame(number, command)
-        reading, writing = _open_pipe()
-        process = self._processes[number] = Process(self, number, reading, output)
+
+    async def _begin(
+        self,
+        number: int,
+        frame: bytes,
+        reading: int,
+        writing: int | None,
+        output: OutputBuffer,
+        tell: Callable[[bytes, int], LaunchError],
+    ) -> Process:
+        """Ask for a command and await the answer; where it is no, `tell` says why."""
+        process = self._processes[number] = Process(number, reading, output, self._send)
         answer = self._answers[number] = asyncio.get_running_loop().create_future()
-        process.start_reading()
-        self._post(frame, writing)
+        self._mailbox.post(frame, writing)
         try:
             outcome, value = await answer
             if outcome != b"started":
-                raise _launch_error(outcome, value, command)
+                raise tell(outcome, value)
         except BaseException:
             # Perhaps cancelled between the request and the answer: the command may well have started.
             process.request_kill()
@@ -213,91 +157,18 @@ class Guard:
         process.pid = value
         return process
 
-    def send(self, word: bytes, *fields: bytes | int) -> None:
-        """Post a message of guard.py's; for Process. A lost guard needs none."""
-        self._post(program.pack(word, *(b"%d" % f if isinstance(f, int) else f for f in fields)))
-
-    async def close(self) -> None:
-        """Kill what still runs, end the guard and wait for it."""
-        self.attach()
-        self._closing = True
-        with contextlib.suppress(OSError):
-            self._channel.shutdown(socket.SHUT_WR)
-        try:
-            await asyncio.wait_for(self._silent.wait(), _CLOSE_TIMEOUT)
-        except TimeoutError:
-            self._popen.kill()
-            await self._silent.wait()
-        if self._burial is not None:
-            await self._burial
-        self._channel.close()
-
-    def _await_ready(self) -> None:
-        self._channel.settimeout(_START_TIMEOUT)
-        try:
-            frames = self._frames.feed(self._channel.recv(_READ_SIZE))
-        except OSError:
-            frames = []
-        if frames != [[b"ready"]]:
-            self._channel.close()
-            self._popen.kill()
-            self._popen.wait()
-            raise GuardLost(f"The guard process did not start: {self._popen.args!r}")
-        self._channel.setblocking(False)
-
-    # Sending: never blocks, so that a guard that is stopped cannot stop the worker.
-
-    def _post(self, frame: bytes, fd: int | None = None) -> None:
-        if self._burial is not None:
-            return
-        self._outgoing.append((frame, fd))
-        if len(self._outgoing) == 1:
-            self._flush()
-
-    def _flush(self) -> None:
-        try:
-            while self._outgoing:
-                self._send_first()
-        except OSError as error:
-            if error.errno not in _SEND_LATER:
-                self._drop_outgoing()
-            elif self._loop is not None:
-                self._loop.add_writer(self._channel, self._flush)
-                return
-        if self._loop is not None:
-            self._loop.remove_writer(self._channel)
-
-    def _send_first(self) -> None:
-        frame, fd = self._outgoing[0]
-        # The file travels with the first byte.
-        files = [] if fd is None else [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))]
-        sent = self._channel.sendmsg([frame], files)
-        if fd is not None:
-            os.close(fd)
-        if sent < len(frame):
-            self._outgoing[0] = (frame[sent:], None)
-        else:
-            self._outgoing.popleft()
-
-    def _drop_outgoing(self) -> None:
-        for _, fd in self._outgoing:
-            if fd is not None:
-                os.close(fd)
-        self._outgoing.clear()
-
-    # Receiving.
+    def _send(self, word: bytes, *fields: bytes | int) -> None:
+        """Post a message of guard/wire.py's. A lost guard needs none."""
+        if self._burial is None:
+            self._mailbox.post(wire.pack(word, *fields))
 
     def _receive(self) -> None:
-        try:
-            data = self._channel.recv(_READ_SIZE)
-        except BlockingIOError:
-            return
-        except ConnectionError:
-            data = b""
-        for frame in self._frames.feed(data):
-            self._hear(frame)
-        if not data:
+        frames = self._mailbox.collect()
+        if frames is None:
             self._bury()
+            return
+        for frame in frames:
+            self._hear(frame)
 
     def _hear(self, frame: list[bytes]) -> None:
         match frame:
@@ -322,9 +193,8 @@ class Guard:
 
     def _bury(self) -> None:
         assert self._loop is not None
-        self._loop.remove_reader(self._channel)
-        self._loop.remove_writer(self._channel)
-        self._drop_outgoing()
+        self._loop.remove_reader(self._mailbox.socket)
+        self._mailbox.shut()
         self._burial = self._loop.create_task(self._clean_up())
         self._silent.set()
 
@@ -351,14 +221,16 @@ class Guard:
         if self._popen.returncode == 0:
             return
         if sys.platform == "linux":
-            _kill_marked(self._mark_base)
+            kill_marked(self._mark_base, seconds=_KILL_TIMEOUT)
         else:
-            _kill_groups([process.pid for process in self._processes.values() if process.status is None])
+            # 0 would be our own group: the answer to that launch had not come yet.
+            kill_groups(process.pid for process in self._processes.values() if process.status is None and process.pid)
 
 
 def _start_program(channel: socket.socket, mark_base: int) -> subprocess.Popen[bytes]:
+    folder = str(Path(program.__file__).parent)
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", program.__file__, str(channel.fileno()), str(mark_base)],
+        [sys.executable, "-I", "-S", folder, str(channel.fileno()), str(mark_base)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         pass_fds=(channel.fileno(),),
@@ -367,78 +239,27 @@ def _start_program(channel: socket.socket, mark_base: int) -> subprocess.Popen[b
     )
 
 
+def _await_ready(popen: subprocess.Popen[bytes], channel: socket.socket) -> None:
+    channel.settimeout(_START_TIMEOUT)
+    try:
+        frames = wire.Frames().feed(channel.recv(64))
+    except OSError:
+        frames = []
+    if frames != [[b"ready"]]:
+        channel.close()
+        popen.kill()
+        popen.wait()
+        raise GuardLost(f"The guard process did not start: {popen.args!r}")
+
+
 def _open_pipe() -> tuple[int, int]:
     try:
-        reading, writing = os.pipe()
+        return os.pipe()
     except OSError as error:
         raise LaunchError(f"this worker has no file left for its output: {error.strerror}") from error
-    os.set_blocking(reading, False)
-    return reading, writing
 
 
-def _launch_frame(number: int, command: Command) -> bytes:
-    variables = [f"{name}={value}" for name, value in command.env.items()]
-    if wrong := [name for name in command.env if "=" in name or not name]:
-        raise LaunchError(f"{wrong[0]!r} cannot be the name of an environment variable")
-    texts = [command.cwd or "", str(len(command.argv)), *command.argv, *variables]
-    if any("\0" in text for text in texts):
-        raise LaunchError("the command or its environment contains a NUL character")
-    try:
-        # Not os.fsencode: what a command is must not depend on the worker's locale.
-        fields = [text.encode("utf-8", "surrogateescape") for text in texts]
-    except UnicodeEncodeError as error:
-        raise LaunchError("the command or its environment contains half a surrogate pair") from error
-    return program.pack(b"launch", b"%d" % number, *fields)
-
-
-def _launch_error(step: bytes, code: int, command: Command) -> LaunchError:
-    name = command.argv[0]
-    match step, code:
-        case b"deadline", _:
-            return LaunchError("this worker could not renew its lease in time, so its guard starts nothing")
-        case b"folder", errno.ENOENT:
-            return LaunchError(f"the folder {command.cwd} does not exist")
-        case b"folder", _:
-            return LaunchError(f"the folder {command.cwd} cannot be entered: {os.strerror(code)}")
-        case _, errno.ENOENT:
-            return LaunchError(f"{name} (or the interpreter it asks for) was not found")
-        case _, errno.EACCES:
-            return LaunchError(f"{name} may not be executed by this user, or is not executable")
-        case _, errno.ENOEXEC:
-            return LaunchError(f"{name} is not a program; a script needs a first line like #!/bin/sh")
-        case _, errno.E2BIG:
-            size = sum(len(text.encode("utf-8", "replace")) for text in command.argv)
-            return LaunchError(
-                f"the command ({size:,} bytes) or its environment is longer than the operating system takes"
-                " (Linux: 131,071 bytes in one piece); put it into a file"
-            )
-    return LaunchError(f"{name} could not be started: {os.strerror(code)}")
-
-
-def _kill_marked(mark_base: int) -> None:
-    """Kill what a guard left that died: no longer our descendants, but they still carry its marks."""
-    patience = time.monotonic() + _KILL_TIMEOUT
-    while (pids := program.marked_processes(mark_base)) and time.monotonic() < patience:
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                _kill_if_marked(pid, mark_base)
-        time.sleep(0.005)
-
-
-def _kill_if_marked(pid: int, mark_base: int) -> None:
-    # Others reap these, so the number may change hands between the look and the signal; a pidfd does not.
-    if sys.platform == "linux":
-        handle = os.pidfd_open(pid)
-        try:
-            if program.has_mark_of(pid, mark_base):
-                signal.pidfd_send_signal(handle, signal.SIGKILL)
-        finally:
-            os.close(handle)
-
-
-def _kill_groups(leaders: list[int]) -> None:
-    for pid in leaders:
-        # 0 would be our own group: the answer to that launch had not come yet.
-        if pid != 0:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)
+def _adoption_error(step: bytes, code: int, pid: int) -> LaunchError:
+    if step == b"deadline":
+        return LaunchError("this worker could not renew its lease in time, so its guard starts nothing")
+    return LaunchError(f"process {pid} could not be adopted by the guard: {os.strerror(code)}")

@@ -18,6 +18,7 @@ import pgcron_runner
 from pgcron_runner.clock import boottime
 from pgcron_runner.errors import GuardLost
 from pgcron_runner.execution import guard as program
+from pgcron_runner.execution.guard import wire
 from pgcron_runner.execution.output import OutputBuffer
 from pgcron_runner.execution.processes import Command, ExitStatus, Guard, LaunchError, Process
 
@@ -407,14 +408,16 @@ async def test_a_stopped_guard_does_not_block_the_worker(guard: Guard) -> None:
 
 def test_frames_survive_any_cutting_of_the_stream() -> None:
     sent = [[b"launch", b"1", b"", b"\xff\n"], [b"x" * 70_000], [b"feed", b"1.5"]]
-    stream = b"".join(program.pack(*frame) for frame in sent)
+    stream = b"".join(wire.pack(*frame) for frame in sent)
     for size in (1, 3, 4096, len(stream)):
-        frames = program.Frames()
+        frames = wire.Frames()
         cut = [stream[start : start + size] for start in range(0, len(stream), size)]
         assert [frame for part in cut for frame in frames.feed(part)] == sent
 
 
 def test_the_guard_needs_nothing_but_the_standard_library() -> None:
-    done = subprocess.run([sys.executable, "-I", "-S", program.__file__], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", str(Path(program.__file__).parent)], capture_output=True, text=True
+    )
     # It gets as far as its missing arguments.
     assert done.stderr.strip().endswith("IndexError: list index out of range")

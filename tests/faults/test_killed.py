@@ -30,7 +30,7 @@ def test_the_runs_of_a_killed_worker_are_lost_in_time_and_tried_again(stage: Sta
     heir = stage.ready(lease="3s")
     started = descendants(dying.pid)
     commands = [process.command for process in started]
-    assert any("guard.py" in command for command in commands)
+    assert any("/guard" in command for command in commands)
     assert commands.count("sleep 300") == 2
 
     dying.kill()
@@ -70,7 +70,7 @@ def test_a_worker_whose_guard_is_killed_ends_and_its_runs_are_tried_again(stage:
     stage.wait_begun("backup", run_id)
     stage.ready()
     commands = descendants(dying.pid)
-    guard = next(process for process in commands if "guard.py" in process.command)
+    guard = next(process for process in commands if "/guard" in process.command)
 
     os.kill(guard.pid, signal.SIGKILL)
 

@@ -1,0 +1,22 @@
+"""The guard: a small process that launches and owns the commands of one worker and kills them when it fails.
+
+It must not know pgcron_runner: this folder is run by its path, isolated and without site-packages, so that it
+starts in some 20 ms and needs the standard library only. (The worker imports it for the wire format and the
+marks.) `serve` is the loop, `wire` what is said, `launches` whose a process is, `killing` how it dies, `spawn` how it
+is started, `table` what the operating system tells.
+
+    worker --- launch (with the pipe for the output), adopt, signal, kill, feed ---> guard
+    worker <---------------- ready, started or failed, exited, gone ---------------- guard
+
+A launch is answered by `failed`, or by `started`, then `exited` (the command itself has ended), then `gone`
+(nothing that it left behind lives any more); an `exited` that tells of no leftovers stands for `gone` too. Instead of
+launching, the guard can adopt a process that has become its child, as an orphan of one of its commands.
+
+How a process is known to be a command's, even one that called setsid, forked twice and cleared its
+environment: the guard is a child subreaper, so every orphan becomes its child; and before each launch it sets
+its own soft limit RLIMIT_LOCKS, which no kernel since 2.4.25 enforces, to a number of that launch. The limit
+is inherited over fork, setsid and exec, anyone may read it in /proc/<pid>/limits, and nothing but `ulimit -x`
+or a PAM login changes it. (An environment marker would be hidden by `env -i`, setproctitle and setuid
+programs.) Parents and sessions do for the rest. macOS has no subreapers: there a process that left both its
+parent and its session is not found.
+"""

@@ -1,0 +1,185 @@
+"""The guard's loop: it obeys the worker, watches the deadline, and tells how commands end."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import math
+import os
+import select
+import signal
+import socket
+
+from .killing import Killer
+from .launches import Launches
+from .spawn import IGNORED, spawn
+from .table import LINUX, boottime, set_mark
+from .wire import Channel
+
+_PR_SET_CHILD_SUBREAPER = 36
+_STOPS = (signal.SIGSTOP, signal.SIGTSTP)
+_TICK = 0.25  # poll() does not count suspension, the deadline does: look this often while it matters
+
+
+def main(fd: int, mark_base: int) -> None:
+    """Be the guard of the worker at the other end of this socket. In a session of its own already."""
+    # Ctrl-C, a terminal that hangs up and `kill` on the group are for the worker to answer.
+    for signum in IGNORED:
+        signal.signal(signum, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    _adopt_orphans()
+    guard = _Guard(Channel(socket.socket(fileno=fd)), mark_base)
+    try:
+        guard.serve()
+    finally:
+        guard.kill_everything()
+
+
+class _Guard:
+    """One loop without threads: it may change its own folder and limits around a launch."""
+
+    def __init__(self, channel: Channel, mark_base: int) -> None:
+        self._channel = channel
+        self._mark_base = mark_base
+        self._launches = Launches(mark_base)
+        self._killer = Killer(self._launches)
+        self._deadline = math.inf
+        self._folder = os.open(".", os.O_RDONLY)
+        self._wakeup = _wake_on_sigchld()
+
+    def serve(self) -> None:
+        """Work until the worker closes its end or dies."""
+        self._channel.tell(b"ready")
+        poller = select.poll()
+        poller.register(self._wakeup, select.POLLIN)
+        while self._channel.connected:
+            self._channel.flush()
+            poller.register(self._channel.socket, select.POLLIN | (select.POLLOUT * self._channel.has_to_write))
+            for fd, _ in poller.poll(self._timeout()):
+                if fd == self._wakeup:
+                    os.read(fd, 4096)
+                else:
+                    for frame in self._channel.receive():
+                        self._obey(frame)
+            for event in self._launches.reap():
+                self._channel.tell(*event)
+            self._watch_deadline()
+            self._killer.step()
+
+    def kill_everything(self) -> None:
+        """Kill all descendants until none is left that may be killed."""
+        self._killer.finish()
+
+    def _timeout(self) -> float | None:
+        """How long to sleep, in milliseconds."""
+        seconds = [_TICK] if self._launches.some_left_something else []
+        if self._launches and not self._killer.all_are_doomed and self._deadline < math.inf:
+            seconds += [_TICK, max(self._deadline - boottime(), 0.0)]
+        if (pause := self._killer.seconds_to_next_pass()) is not None:
+            seconds.append(pause)
+        # Rounded up: a fraction too early would spin.
+        return int(min(seconds) * 1000) + 1 if seconds else None
+
+    def _watch_deadline(self) -> None:
+        if not self._killer.all_are_doomed and self._deadline <= boottime():
+            for launch in self._launches:
+                launch.cut_off = launch.status is None
+            # A later deadline lets new commands start, but spares none of these.
+            self._killer.condemn_all()
+
+    def _obey(self, frame: list[bytes]) -> None:
+        match frame:
+            case [b"feed", deadline]:
+                self._deadline = float(deadline)
+                if self._deadline > boottime():
+                    self._killer.all_are_doomed = False
+            case [b"launch", number, folder, count, *rest]:
+                self._launch(int(number), folder, rest[: int(count)], rest[int(count) :])
+            case [b"adopt", number, pid]:
+                self._adopt(int(number), int(pid))
+            case [b"signal", number, signum]:
+                self._signal(int(number), int(signum))
+            case [b"kill", number]:
+                if (launch := self._launches.get(int(number))) is not None:
+                    self._killer.condemn(launch)
+
+    def _launch(self, number: int, folder: bytes, argv: list[bytes], env: list[bytes]) -> None:
+        output = self._channel.take_fd()
+        try:
+            if self._deadline <= boottime():
+                self._channel.tell(b"failed", number, b"deadline", 0)
+            else:
+                self._start(number, folder, argv, env, output)
+        finally:
+            os.close(output)
+
+    def _start(self, number: int, folder: bytes, argv: list[bytes], env: list[bytes], output: int) -> None:
+        step = b"folder"
+        try:
+            if folder:
+                os.chdir(folder)
+            step = b"program"
+            set_mark(self._mark_base + number)
+            pid = spawn(argv, dict(_split(item) for item in env), output)
+        except OSError as error:
+            self._channel.tell(b"failed", number, step, error.errno or 0)
+            return
+        finally:
+            if folder:
+                os.fchdir(self._folder)
+        self._launches.add(number, pid)
+        self._channel.tell(b"started", number, pid)
+
+    def _adopt(self, number: int, pid: int) -> None:
+        code = _why_not_ours(pid, leads=self._launches.leads(pid))
+        if self._deadline <= boottime():
+            self._channel.tell(b"failed", number, b"deadline", 0)
+        elif code:
+            self._channel.tell(b"failed", number, b"adopt", code)
+        else:
+            self._launches.add(number, pid)
+            self._channel.tell(b"started", number, pid)
+
+    def _signal(self, number: int, signum: int) -> None:
+        launch = self._launches.get(number)
+        # Once the leader is reaped its number may name a stranger's group.
+        if launch is not None and launch.status is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(launch.pid, signum)
+                if signum not in _STOPS:
+                    # A stopped process would sleep through it.
+                    os.killpg(launch.pid, signal.SIGCONT)
+
+
+def _split(variable: bytes) -> tuple[bytes, bytes]:
+    name, _, value = variable.partition(b"=")
+    return name, value
+
+
+def _why_not_ours(pid: int, *, leads: bool) -> int:
+    """The error that keeps us from adopting this process; 0 for a child that leads no command yet."""
+    if leads:
+        return errno.EEXIST
+    try:
+        # Looked at and not reaped: should it be dead already, the loop hears of it like of any other.
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except OSError as error:
+        return error.errno or errno.ECHILD
+    return 0
+
+
+def _wake_on_sigchld() -> int:
+    """A file that turns readable when a child ends: poll() alone would miss one that ends just before it."""
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    os.set_blocking(writing, False)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    return reading
+
+
+def _adopt_orphans() -> None:
+    if LINUX and ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"cannot become a child subreaper: {os.strerror(code)}")

@@ -1,0 +1,107 @@
+"""What the operating system tells about processes: parents, groups, and the marks of their launches."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import sys
+import time
+
+LINUX = sys.platform == "linux"
+MARKS = 1 << 36  # of one guard: at a thousand launches a second they last for two years
+_RLIMIT_LOCKS = 10
+_BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+
+
+def boottime() -> float:
+    """As in clock.py, which cannot be imported here."""
+    return time.monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)
+
+
+def new_mark_base() -> int:
+    """A number to count marks from; two guards of one host share it with a chance of 1 in 100 million."""
+    return (int.from_bytes(os.urandom(4), "big") >> 5) * MARKS
+
+
+def set_mark(mark: int) -> None:
+    """Mark this process and all that it starts from now on."""
+    # Where the hard limit was lowered, or the system has no such limit, parents and sessions must do.
+    with contextlib.suppress(OSError, ValueError):
+        hard = resource.getrlimit(_RLIMIT_LOCKS)[1]
+        resource.setrlimit(_RLIMIT_LOCKS, (mark, hard))
+
+
+def mark_of(pid: int) -> int | None:
+    """The mark that this process inherited, None where it has none or has ended."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/limits", "rb") as limits:
+        for line in limits:
+            if line.startswith(b"Max file locks"):
+                soft = line.split()[3]
+                return int(soft) if soft.isdigit() else None
+    return None
+
+
+def launch_of(pid: int, mark_base: int) -> int | None:
+    """The number of the launch that this process descends from, if the guard with this base launched it."""
+    mark = mark_of(pid)
+    return mark - mark_base if mark is not None and 0 <= mark - mark_base < MARKS else None
+
+
+def marked_processes(mark_base: int) -> list[int]:
+    """Every process of this host, whoever its parent, that was launched by the guard with this base."""
+    return [pid for pid in read_table() if launch_of(pid, mark_base) is not None]
+
+
+def read_table() -> dict[int, tuple[int, int]]:
+    """Parent and process group of each living process."""
+    if not LINUX:
+        return _ask_ps()
+    table = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as stat:
+                fields = stat.read().rpartition(b")")[2].split()
+                # A process whose first thread has ended looks like a zombie too, but has threads left.
+                if fields[0] not in (b"Z", b"X") or int(fields[17]) > 1:
+                    table[int(name)] = (int(fields[1]), int(fields[2]))
+    return table
+
+
+def _ask_ps() -> dict[int, tuple[int, int]]:
+    with os.popen("exec /bin/ps -A -o pid=,ppid=,pgid=,state=") as ps:  # noqa: S605 # a constant
+        rows = [line.split() for line in ps]
+    return {int(pid): (int(ppid), int(pgid)) for pid, ppid, pgid, state in rows if state[0] != "Z"}
+
+
+def own_children() -> list[int]:
+    """The children of this process, also those that have ended and wait to be reaped."""
+    me = os.getpid()
+    try:
+        with open(f"/proc/{me}/task/{me}/children", "rb") as children:
+            return [int(pid) for pid in children.read().split()]
+    except OSError:  # a kernel without CONFIG_PROC_CHILDREN
+        return [pid for pid, (ppid, _) in read_table().items() if ppid == me]
+
+
+def group_exists(group: int) -> bool:
+    """Whether any process is in this group."""
+    with contextlib.suppress(PermissionError):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return False
+    return True
+
+
+def kill(pid: int) -> bool:
+    """SIGKILL; False where this user may not kill it."""
+    # The number was read a moment ago: a stranger has it only if the host used up all others since.
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return True
