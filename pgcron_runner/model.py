@@ -202,6 +202,15 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """What a running run has said of itself since somebody last looked; None: nothing new. The last two are JSON."""
+
+    output: Output | None = None
+    progress: Any = None
+    state: Any = None
+
+
+@dataclass(frozen=True, slots=True)
 class NextRun:
     """A run that a run has asked for: of the job called `job` (None: its own), `after` its end, with these `args`.
 

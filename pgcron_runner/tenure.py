@@ -32,6 +32,7 @@ from pgcron_runner.migrate import check_schema
 from pgcron_runner.model import StopReason
 from pgcron_runner.prune import Prune
 from pgcron_runner.reap import Reap
+from pgcron_runner.report import Report
 from pgcron_runner.schedule import zone_data_version
 from pgcron_runner.session import Availability, Session
 from pgcron_runner.settings import BATCH, WorkerSettings
@@ -45,6 +46,7 @@ log = get_logger(__name__)
 _TOO_MANY_UNRECORDED = 4 * BATCH
 _PRUNE_EVERY = 60.0
 _TIDY_EVERY = 15.0
+_REPORT_EVERY = 1.0
 _LISTEN_PROOF = 30.0
 # How long a job is left alone whose lock somebody outside holds.
 _REFUSED_FOR = 1.0
@@ -88,6 +90,7 @@ class Tenure:
         self._finish = Finish(self._record, self._control, self.id)
         self._heartbeat = Heartbeat(self._control, self.id)
         self._reap = Reap(self._record, self.id, self._lease)
+        self._report = Report(self._record, self.id, self._execute.live)
         self._tidy = Tidy(self._record)
         self._prune = Prune(self._record)
         beat = beat_interval(self._lease)
@@ -102,6 +105,7 @@ class Tenure:
             Loop("watchdog", self._watchdog_step, interval=beat),
             Loop("listen", self._listen_step, interval=0.0),
             Loop("reap", self._reap_step, interval=beat, delay=stagger),
+            Loop("report", self._report_step, interval=_REPORT_EVERY),
             Loop("tidy", self._tidy_step, interval=_TIDY_EVERY, delay=stagger),
             Loop("prune", self._prune_step, interval=_PRUNE_EVERY, delay=stagger * 5),
         )
@@ -382,6 +386,10 @@ class Tenure:
 
     async def _reap_step(self) -> float | None:
         await self._reap.step()
+        return None
+
+    async def _report_step(self) -> float | None:
+        await self._report.step()
         return None
 
     async def _tidy_step(self) -> float | None:

@@ -73,17 +73,28 @@ def test_every_object_carries_a_comment(database: Database) -> None:
     )
 
 
-def test_every_function_pins_its_search_path_and_is_not_for_everybody(database: Database) -> None:
+# What the text of a SQL job calls, as whatever role the job becomes: they only touch the caller's own session and rights.
+STEPS = {"progress", "save_state", "state", "run_after"}
+
+
+def test_every_function_pins_its_search_path(database: Database) -> None:
     assert (
         database.rows(
-            """select p.oid::regprocedure::text, p.proconfig, has_function_privilege('worker', p.oid, 'execute')
-                 from pg_proc p
+            """select p.oid::regprocedure::text, p.proconfig from pg_proc p
                 where p.pronamespace = 'pgcron'::regnamespace
-                  and (not coalesce(p.proconfig::text like '%%search_path=pg_catalog, pg_temp%%', false)
-                       or has_function_privilege('worker', p.oid, 'execute'))"""
+                  and p.proconfig is distinct from array['search_path=pg_catalog, pg_temp']"""
         )
         == []
     )
+
+
+def test_only_the_steps_of_a_sql_job_are_for_everybody_and_none_lends_its_owners_rights(database: Database) -> None:
+    open_to_all = database.rows(
+        """select p.proname, p.prosecdef from pg_proc p
+            where p.pronamespace = 'pgcron'::regnamespace
+              and (p.prosecdef or p.proacl is null or exists (select from aclexplode(p.proacl) a where a.grantee = 0))"""
+    )
+    assert sorted(open_to_all) == [(name, False) for name in sorted(STEPS)]
 
 
 def test_instants_are_timestamptz_and_ids_name_what_they_point_at(database: Database) -> None:

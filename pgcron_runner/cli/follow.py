@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _SHORTEST, _LONGEST = 0.1, 1.0
 _MOST_WORKERS = 1000
+# So many characters are enough to find the place again.
+_REMEMBERED = 200
 
 
 async def follow_run(connection: Connection, run_id: int, *, until: Status = Status.SUCCEEDED) -> bool:
@@ -98,9 +100,16 @@ async def follow_output(connection: Connection, run_id: int, *, follow: bool, ra
 
 
 def _print_more(shown: str, text: str, *, raw: bool) -> None:
-    if not text.startswith(shown):
-        # More was printed than is kept: the middle has been left out since.
-        typer.echo("\n[…]")
-        shown = ""
-    more = text[len(shown) :]
+    more = _news(shown, text)
     typer.echo(more if raw else clean(more, lines=True), nl=False, color=True)
+
+
+def _news(shown: str, text: str) -> str:
+    """What of `text` has not been shown. Where more was printed than is kept, the middle has been left out since."""
+    if text.startswith(shown):
+        return text[len(shown) :]
+    last = shown[-_REMEMBERED:]
+    known = text.rfind(last)
+    if known >= 0:
+        return text[known + len(last) :]
+    return "\n[…]\n" + text[len(text) // 2 :].partition("\n")[2]

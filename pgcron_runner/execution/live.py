@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from pgcron_runner.clock import boottime
 from pgcron_runner.execution.output import OutputBuffer
-from pgcron_runner.model import Output
+from pgcron_runner.model import Output, Said
 
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """What was said since it was last asked for; None: nothing new."""
-
-    output: Output | None = None
-    progress: Any = None
-    state: Any = None
+# The whole output is written each time, so a run that has long been printing is written more seldom: in seconds.
+_LONGEST_PAUSE = 5.0
+_SHARE_OF_AGE = 1 / 30
 
 
 class Live:
@@ -26,29 +21,44 @@ class Live:
     `refresh`, which is called before somebody looks.
     """
 
-    __slots__ = ("_seen", "output", "progress", "refresh", "state")
+    __slots__ = ("_began_at", "_output_told_at", "_told", "output", "progress", "refresh", "state")
 
     def __init__(self) -> None:
         self.output: OutputBuffer | None = None
         self.progress: Any = None
         self.state: Any = None
         self.refresh: Callable[[], None] | None = None
-        self._seen: tuple[int, Any, Any] = (0, None, None)
+        self._began_at = boottime()
+        self._output_told_at = 0.0
+        self._told: tuple[int, Any, Any] = (0, None, None)
 
     def news(self) -> Said | None:
-        """What has changed since the last call; None where nothing has."""
+        """What has changed since the last call; None where nothing has. Of the output now and then the whole."""
         if self.refresh is not None:
             self.refresh()
-        printed = 0 if self.output is None else self.output.total_bytes
-        before, self._seen = self._seen, (printed, self.progress, self.state)
-        if before == self._seen:
+        bytes_told, progress, state = self._told
+        output = self._output_now(bytes_told)
+        if output is not None:
+            bytes_told = output.total_bytes
+        before, self._told = self._told, (bytes_told, self.progress, self.state)
+        if before == self._told:
             return None
         return Said(
-            self.output.render() if self.output is not None and printed != before[0] else None,
-            self.progress if self.progress != before[1] else None,
-            self.state if self.state != before[2] else None,
+            output,
+            self.progress if self.progress != progress else None,
+            self.state if self.state != state else None,
         )
 
     def say_again(self) -> None:
-        """The last news were not written down: the next are to be told from the start."""
-        self._seen = (0, None, None)
+        """The last news were not written down: the next are told from the start."""
+        self._told = (0, None, None)
+        self._output_told_at = 0.0
+
+    def _output_now(self, bytes_told: int) -> Output | None:
+        if self.output is None or self.output.total_bytes == bytes_told:
+            return None
+        now = boottime()
+        if now - self._output_told_at < min((now - self._began_at) * _SHARE_OF_AGE, _LONGEST_PAUSE):
+            return None
+        self._output_told_at = now
+        return self.output.render()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from pgcron_runner.database import Connection, DivisionByZero
-from pgcron_runner.model import Kind, Outcome, Output, RetryPolicy, Status, Task
+from pgcron_runner.model import Kind, NextRun, Outcome, Output, RetryPolicy, Said, Status, Task
 from pgcron_runner.statements import query
 from pgcron_runner.store.jobs import Lane
 
@@ -143,6 +143,7 @@ def _task(row: Sequence[Any]) -> Task:
         working_dir=row[17],
         memory_limit_mb=row[18],
         output_limit_kb=row[19],
+        state=row[20],
     )
 
 
@@ -173,6 +174,9 @@ async def finish_runs(
             "errors": [ending.outcome.error for ending in endings],
             "reasons": [ending.outcome.reason for ending in endings],
             "results": [as_json(ending.outcome.result) for ending in endings],
+            "progress": [as_json(ending.outcome.progress) for ending in endings],
+            "states": [as_json(ending.outcome.state) for ending in endings],
+            "next_runs": [as_json(next_runs_value(ending.outcome.next_runs)) for ending in endings],
             "retry_in": [ending.retry_in for ending in endings],
             "now": now,
         },
@@ -206,6 +210,24 @@ async def store_output(connection: Connection, worker_id: UUID, outputs: Sequenc
             "truncated": [output.truncated for _, output in outputs],
         },
     )
+
+
+async def report_runs(connection: Connection, worker_id: UUID, news: Mapping[int, Said]) -> set[int]:
+    """Writes what running runs of this worker have said; returns those that could be written now."""
+    outputs = [said.output for said in news.values()]
+    cursor = await connection.execute(
+        query("report_runs"),
+        {
+            "worker_id": worker_id,
+            "run_ids": list(news),
+            "outputs": [None if output is None else output.text for output in outputs],
+            "total_bytes": [None if output is None else output.total_bytes for output in outputs],
+            "truncated": [None if output is None else output.truncated for output in outputs],
+            "progress": [as_json(said.progress) for said in news.values()],
+            "states": [as_json(said.state) for said in news.values()],
+        },
+    )
+    return {row[0] for row in await cursor.fetchall()}
 
 
 async def read_own_runs(connection: Connection, worker_id: UUID, run_ids: Collection[int]) -> dict[int, bool]:
@@ -301,6 +323,7 @@ async def commit_sql_run(
                     "output": output.text or None,
                     "output_bytes": output.total_bytes or None,
                     "output_truncated": output.truncated if output.text else None,
+                    "progress": as_json(outcome.progress),
                     "now": None,
                 },
             )
@@ -316,6 +339,11 @@ async def settle_sql_run(connection: Connection, task: Task) -> tuple[bool, Stat
     row = await cursor.fetchone()
     assert row is not None
     return bool(row[0]), None if row[1] is None else Status(row[1])
+
+
+def next_runs_value(next_runs: Sequence[NextRun]) -> list[dict[str, Any]] | None:
+    """As the schema's functions take it: `after` in seconds; None where nothing was asked for."""
+    return [{"job": n.job, "after": n.after.total_seconds(), "args": n.args} for n in next_runs] or None
 
 
 def as_json(value: Any) -> str | None:

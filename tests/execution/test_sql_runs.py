@@ -295,7 +295,7 @@ async def test_a_transaction_made_read_only_says_so(database: Database, runner: 
     task = claimed_task(database, "set transaction read only; select 1")
     outcome = await runner.run(task, Stop(), Live())
     assert outcome.status is Status.FAILED
-    assert outcome.error == "25006: cannot execute SELECT in a read-only transaction"
+    assert outcome.error == "25006: cannot execute SELECT FOR NO KEY UPDATE in a read-only transaction"
     assert outcome.reason == "a read-only transaction cannot record that the job succeeded"
     assert recorded_status(database, task) == "running"
 
