@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pgcron_runner.cli.chains import sentence as chain_sentence
 from pgcron_runner.cli.options import AsJson, Dsn, examples, option
 from pgcron_runner.cli.output import (
     Cell,
@@ -39,6 +40,7 @@ from pgcron_runner.explain import Circumstances
 from pgcron_runner.model import Kind
 from pgcron_runner.store import catalog, inquiry
 from pgcron_runner.store.catalog import Job, ListedJob, ListedRun
+from pgcron_runner.store.chains import Chain, list_chains
 
 if TYPE_CHECKING:
     from pgcron_runner.database import Connection
@@ -145,19 +147,23 @@ def _next(job: ListedJob | Job, now: datetime) -> Cell:
 def show(name: Name, as_json: AsJson = False, dsn: Dsn = None) -> None:
     """Show a job: its definition, its next times and its last runs."""
 
-    async def read(connection: Connection) -> tuple[Job, list[ListedRun], Circumstances, datetime]:
+    async def read(connection: Connection) -> tuple[Job, list[ListedRun], list[Chain], Circumstances, datetime]:
         job = await find_job(connection, name)
         last = await catalog.list_job_runs(connection, job.id, job_name=job.name, limit=_LAST)
+        chained = await list_chains(connection, job.name)
         around = await inquiry.read_circumstances(connection, job.id)
-        return job, last, around, await catalog.read_clock(connection)
+        return job, last, chained, around, await catalog.read_clock(connection)
 
-    job, last, around, now = with_database(dsn, read)
+    job, last, chained, around, now = with_database(dsn, read)
     slots = slots_of(job, now, _NEXT, around.excluded)
     job = replace(job, next_run_at=slots[0].at if slots else None)
     if as_json:
-        print_json(to_json(job) | {"next_times": [to_json(slot.at) for slot in slots], "last_runs": to_json(last)})
+        times = {"next_times": [to_json(slot.at) for slot in slots]}
+        print_json(to_json(job) | times | {"chains": to_json(chained), "last_runs": to_json(last)})
         return
     print_facts(_facts(job, now))
+    for chain in chained:
+        say(f"{chain_sentence(chain)}.")
     say()
     zone = zone_of(job.timezone)
     if slots:
