@@ -5,29 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Annotated, NoReturn
 
 import typer
 
 from pgcron_runner import __version__
-from pgcron_runner.cli import (
-    backfill,
-    calendars,
-    doctor,
-    explain,
-    job_add,
-    job_change,
-    job_edit,
-    jobs,
-    migrate,
-    runs,
-    schedules,
-    status,
-    worker,
-    workers,
-)
+from pgcron_runner.cli.commands import add_commands
 from pgcron_runner.cli.options import Unchanged, WrongUse, examples
 from pgcron_runner.cli.output import clean
 from pgcron_runner.errors import InvalidInput, PgcronError
@@ -52,7 +35,8 @@ def run(arguments: Sequence[str]) -> int:
     try:
         for argument in arguments:
             argument.encode()
-        code = build_app(rich_help=sys.stdout.isatty())(list(arguments), prog_name=_PROGRAM, standalone_mode=False)
+        app = build_app(arguments, rich_help=sys.stdout.isatty())
+        code = app(list(arguments), prog_name=_PROGRAM, standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else DONE
     except BrokenPipeError:
@@ -75,8 +59,11 @@ def run(arguments: Sequence[str]) -> int:
         return _complain(str(error), FAILED)
 
 
-def build_app(*, rich_help: bool = True) -> typer.Typer:
-    """All commands. Help is framed and coloured with `rich_help`, else plain text that a pipe can use."""
+def build_app(arguments: Sequence[str] = (), *, rich_help: bool = True) -> typer.Typer:
+    """The command that the arguments name, or all of them.
+
+    Help is framed and coloured with `rich_help`, else plain text that a pipe can use.
+    """
     app = typer.Typer(
         no_args_is_help=True,
         rich_markup_mode="rich" if rich_help else None,
@@ -85,30 +72,7 @@ def build_app(*, rich_help: bool = True) -> typer.Typer:
         epilog=_EPILOG,
     )
     app.callback()(_root)
-    for name in ("demo", "dev"):
-        module = f"pgcron_runner.cli.{name}"
-        if find_spec(module) is not None and callable(command := getattr(import_module(module), name, None)):
-            app.command(rich_help_panel="Begin")(command)
-    app.command(rich_help_panel="Begin", epilog=_MIGRATE)(migrate.migrate)
-    app.command(rich_help_panel="Begin", epilog=_WORKER)(worker.worker)
-    job = typer.Typer(no_args_is_help=True, help="Add, list and change jobs.")
-    job_add.register(job)
-    job.command(epilog=job_edit.EXAMPLES)(job_edit.edit)
-    jobs.register(job)
-    job_change.register(job)
-    app.add_typer(job, name="job", rich_help_panel="Work")
-    run_commands = typer.Typer(no_args_is_help=True, help="Look at what ran, and stop what runs.")
-    runs.register(run_commands)
-    app.add_typer(run_commands, name="runs", rich_help_panel="Work")
-    calendar = typer.Typer(no_args_is_help=True, help="Days on which jobs are skipped.")
-    calendars.register(calendar)
-    app.add_typer(calendar, name="calendar", rich_help_panel="Work")
-    app.command(rich_help_panel="Work", epilog=backfill.EXAMPLES)(backfill.backfill)
-    app.command(name="next", rich_help_panel="Work", epilog=schedules.EXAMPLES)(schedules.next_times)
-    app.command(rich_help_panel="Watch", epilog=explain.EXAMPLES)(explain.explain)
-    app.command(rich_help_panel="Watch", epilog=doctor.EXAMPLES)(doctor.doctor)
-    app.command(rich_help_panel="Watch", epilog=workers.EXAMPLES)(workers.workers)
-    app.command(rich_help_panel="Watch", epilog=status.EXAMPLES)(status.status)
+    add_commands(app, arguments)
     return app
 
 
@@ -132,12 +96,6 @@ _EPILOG = examples(
     "    --schedule '0 3 * * *' --timezone Europe/Berlin",
     "pgcron-runner worker",
 )
-_MIGRATE = examples("pgcron-runner migrate", "pgcron-runner migrate --dry-run > changes.sql")
-_WORKER = examples(
-    "pgcron-runner worker",
-    "pgcron-runner worker --queues default,reports --kinds sql --slots 4",
-    "pgcron-runner worker --once",
-)
 
 
 def _complain_of_usage(error: Exception) -> int:
@@ -148,8 +106,6 @@ def _complain_of_usage(error: Exception) -> int:
     message = error.format_message() if hasattr(error, "format_message") else message
     context = getattr(error, "ctx", None)
     see = f" See: {context.command_path} --help" if context is not None else ""
-    # What newer versions of typer, which check values with pydantic, put before the message.
-    message = message.replace("Value error, ", "")
     return _complain(f"{message if message.endswith(('.', '?')) else f'{message}.'}{see}", WRONG_USE)
 
 

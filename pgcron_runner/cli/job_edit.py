@@ -8,6 +8,8 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
 from pgcron_runner.cli import job_definition as d
 from pgcron_runner.cli.clock_changes import clock_changes
 from pgcron_runner.cli.jobs import Name, find_job, show_value
@@ -69,6 +71,11 @@ _SHOWN = 3
 _Clear = Annotated[
     list[str] | None, option("--clear", "OPTION", "Forget what was said with this option; may be repeated.")
 ]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds this command to `pgcron-runner job`."""
+    app.command(epilog=EXAMPLES)(edit)
 
 
 def edit(

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from pgcron_runner.cli.output import Cell, Column, Styled, local, print_table, relative, utc
 from pgcron_runner.errors import InvalidInput
-from pgcron_runner.explain import excluded_on
 from pgcron_runner.model import DstGap, DstRepeat, ExcludedDays
 from pgcron_runner.schedule import Schedule, check_timezone, parse_schedule
-from pgcron_runner.store.catalog import Job, ListedJob
+
+if TYPE_CHECKING:
+    from pgcron_runner.store.catalog import Job, ListedJob
 
 _TICK = timedelta(microseconds=1)
 
@@ -52,9 +54,7 @@ def next_slots(rule: Rule, after: datetime, count: int) -> list[Slot]:
         following = schedule.next_after(after)
         if following is None or (rule.ends_at is not None and following > rule.ends_at):
             break
-        days = excluded_on(rule.excluded, following.astimezone(check_timezone(rule.timezone)).date())
-        skipped = f"skipped: {days.reason}" if days else ""
-        found.append(Slot(following, _remark(rule, following), skipped))
+        found.append(Slot(following, _remark(rule, following), _skipped(rule, following)))
         after = following
     return found
 
@@ -113,6 +113,15 @@ def parse_rule(rule: Rule) -> Schedule:
 
 def _parse(rule: Rule, dst_gap: DstGap) -> Schedule:
     return parse_schedule(rule.schedule, rule.timezone, name=rule.name, dst_gap=dst_gap, dst_repeat=rule.dst_repeat)
+
+
+def _skipped(rule: Rule, at: datetime) -> str:
+    if not rule.excluded:
+        return ""
+    from pgcron_runner.explain import excluded_on
+
+    days = excluded_on(rule.excluded, at.astimezone(check_timezone(rule.timezone)).date())
+    return f"skipped: {days.reason}" if days else ""
 
 
 def _remark(rule: Rule, at: datetime) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from croniter import croniter
-
 # croniter counts its columns as minute, hour, day of month, month, day of week.
 _COLUMNS: Final = 5
 
@@ -19,10 +17,15 @@ def expand(column: int, text: str, everything: tuple[int, ...]) -> tuple[int, ..
     `text` is `*` or `a-b` with a < b, with or without a step, and nothing else: `fields` keeps from croniter
     what it misreads (equal and stepped wrapping ranges, `R`) or does not know (`LW`, `5L`).
     """
+    if text == "*":
+        return everything
+    # Here, because it takes longer to load than a command that reads plain fields takes to run.
+    from croniter import croniter
+
     fields = ["*"] * _COLUMNS
     fields[column] = text
     expanded, _ = croniter.expand(" ".join(fields))
     values = expanded[column]
-    if values == ["*"]:
+    if values == ["*"]:  # a step of 1
         return everything
     return tuple(sorted(value for value in values if isinstance(value, int)))
