@@ -26,7 +26,7 @@ from pgcron_runner.database import (
 from pgcron_runner.errors import DatabaseRefused
 from pgcron_runner.execution.live import Live
 from pgcron_runner.execution.output import OutputBuffer, storable
-from pgcron_runner.execution.result import BadResultError, storable_result
+from pgcron_runner.execution.result import MOST_BYTES, BadResultError, storable_result
 from pgcron_runner.execution.script import copies_to_client, split_statements, transaction_end
 from pgcron_runner.execution.sessions import Canceller, JobSessions
 from pgcron_runner.execution.stop import Stop
@@ -258,11 +258,7 @@ class _Script:
         return self.stop.reason is None or not self._is_transactional
 
     async def _execute_one(self, connection: Connection, statement: str) -> None:
-        try:
-            self._note(await run_alone(connection, statement))
-        except (ValueError, RecursionError) as error:
-            # The statement has succeeded, but Python cannot read the JSON that it returned.
-            self._print(f"its value was not kept: {error}")
+        self._note(await run_alone(connection, statement, most_bytes=MOST_BYTES))
 
     async def _commit(self, connection: Connection, transaction_id: str) -> Outcome | None:
         """Records `succeeded` and commits; None where the run or the transaction is no longer the one opened."""
@@ -309,6 +305,8 @@ class _Script:
     def _note(self, results: Results) -> None:
         self._counts.append({"command": results.command, "rows": results.rows})
         self._print(results.command)
+        if self._value is None and results.unkept is not None:
+            self._print(f"its value was not kept: {results.unkept}")
         if self._value is None and results.value is not None:
             try:
                 self._value = storable_result(results.value)

@@ -782,8 +782,8 @@ async def test_a_stop_between_two_statements_begins_no_further_one(database: Dat
     stop = Stop()
     task = claimed_task(database, f"{DONE}; do $$begin raise notice 'now'; end$$; {DONE}")
 
-    async def run_alone(connection: sessions.Connection, statement: str) -> sessions.Results:
-        results = await sessions.run_alone(connection, statement)
+    async def run_alone(connection: sessions.Connection, statement: str, *, most_bytes: int) -> sessions.Results:
+        results = await sessions.run_alone(connection, statement, most_bytes=most_bytes)
         if statement.startswith("do"):
             stop.request(StopReason.DRAIN)
         return results

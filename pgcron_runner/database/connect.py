@@ -1,11 +1,7 @@
-"""Sessions with Postgres: how they are opened, what they are set to, and how they come back. The home of psycopg.
-
-It must not know jobs, runs or workers beyond the name that a session carries.
-"""
+"""Opening sessions: how Postgres is found, and what each session is set to for its purpose."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from dataclasses import dataclass
@@ -14,22 +10,14 @@ from enum import Enum
 from typing import Any, TypeAlias
 
 import psycopg
-from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
 
-from pgcron_runner.errors import DatabaseRefused, DatabaseUnavailable, InvalidInput, PgcronError, SchemaMissing
-from pgcron_runner.logs import get_logger
+from pgcron_runner.database.failures import explain
+from pgcron_runner.errors import DatabaseRefused, DatabaseUnavailable, InvalidInput
 
 Connection: TypeAlias = psycopg.AsyncConnection[TupleRow]
-Notice: TypeAlias = psycopg.errors.Diagnostic
-DatabaseError = psycopg.Error
-DataError = psycopg.DataError
-UniqueViolation = psycopg.errors.UniqueViolation
-DivisionByZero = psycopg.errors.DivisionByZero
-
-log = get_logger(__name__)
 
 # A gap in the network must be noticed well inside a lease; both directions need both settings (measured: keepalives
 # alone hang on unacknowledged data, tcp_user_timeout alone hangs when idle).
@@ -186,117 +174,3 @@ async def _check(connection: Connection) -> None:
         )
     if row[1] or row[2] == "on":
         raise DatabaseUnavailable("This Postgres is a standby or read-only; waiting for one that can write.")
-
-
-_REFUSALS = (
-    (r"password authentication failed|no password supplied", "Postgres refuses the password"),
-    (r"role \S+ does not exist|no pg_hba\.conf entry|authentication failed", "Postgres refuses this role"),
-    (r"database \S+ does not exist", "There is no such database"),
-    (
-        r"unsupported startup parameter",
-        "A connection pooler in between refuses our session settings: connect to Postgres directly",
-    ),
-)
-_OUTAGES = (
-    (r"too many clients|connection slots|too many connections", "Postgres has no free connection (max_connections)"),
-    (
-        r"session is read-only|hot standby|not currently primary",
-        "This Postgres is a standby or read-only; waiting for one that can write",
-    ),
-    (r"starting up|shutting down|recovery mode|not yet accepting", "Postgres is starting up or shutting down"),
-)
-
-
-def explain(error: psycopg.Error) -> PgcronError:
-    """The plain sentence for what psycopg raised, as an error that says whether waiting helps."""
-    text = " ".join(str(error).split())
-    match error.sqlstate:
-        case "25006":
-            return DatabaseUnavailable("This Postgres is a standby or read-only; waiting for one that can write.")
-        case "3F000" | "42P01":
-            return SchemaMissing()
-        case "42501":
-            return DatabaseRefused(f"The role lacks a right: {text}. Grant it, or run as the role that migrated.")
-    for pattern, sentence in _REFUSALS:
-        if re.search(pattern, text):
-            return DatabaseRefused(f"{sentence}: {text}")
-    for pattern, sentence in _OUTAGES:
-        if re.search(pattern, text):
-            return DatabaseUnavailable(f"{sentence}: {text}")
-    # Classes 08, 53 and 57P: the connection, the server's resources, its operators. Others are about one statement.
-    if error.sqlstate is None or error.sqlstate.startswith(("08", "53", "57P")):
-        return DatabaseUnavailable(f"Postgres cannot be reached: {text}")
-    return DatabaseRefused(f"Postgres refuses: {text}")
-
-
-def is_connection_lost(connection: Connection, error: BaseException) -> bool:
-    """True where the session is of no more use: closed, broken, or its server can no longer write."""
-    if isinstance(error, psycopg.Error) and (
-        error.sqlstate == "25006" or error.diag.severity_nonlocalized in ("FATAL", "PANIC")
-    ):
-        return True
-    return connection.closed or connection.info.status is not pq.ConnStatus.OK
-
-
-@dataclass(frozen=True, slots=True)
-class Results:
-    """What one statement of a job came to. `value`: the first column of its first row, as JSON can hold it."""
-
-    command: str
-    rows: int | None
-    value: Any = None
-
-
-async def run_alone(connection: Connection, statement: str) -> Results:
-    """Runs exactly one statement of foreign text as it stands: `%` is ordinary, a second statement is refused.
-
-    A pipeline makes psycopg use the extended protocol, where Postgres itself refuses more than one statement; the
-    simple protocol would let `commit; begin` through.
-    """
-    async with connection.pipeline():
-        cursor = await connection.execute(statement.encode())
-    result = cursor.pgresult
-    value = _first_value(result) if result is not None and result.ntuples and result.nfields else None
-    return Results(cursor.statusmessage or "", cursor.rowcount if cursor.rowcount >= 0 else None, value)
-
-
-# Types whose text is JSON already.
-_JSON_TYPES = {20, 21, 23, 114, 3802}
-
-
-def _first_value(result: Any) -> Any:
-    raw = result.get_value(0, 0)
-    if raw is None:
-        return None
-    text = raw.decode("utf-8", errors="replace")
-    match result.ftype(0):
-        case 16:
-            return text == "t"
-        case kind if kind in _JSON_TYPES:
-            return json.loads(text)
-        case _:
-            return text
-
-
-def is_at_rest(connection: Connection) -> bool:
-    """True where no statement is on its way and no transaction is open. Asks no server."""
-    return connection.info.transaction_status is pq.TransactionStatus.IDLE
-
-
-def in_transaction(connection: Connection) -> bool:
-    """True while the session has a transaction open, also a failed one. Asks no server."""
-    return connection.info.transaction_status in (pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR)
-
-
-def describe(error: DatabaseError) -> str:
-    """What Postgres said, for a run's `error`: code, message, detail, hint and where."""
-    diag = error.diag
-    if diag.message_primary is None:
-        return " ".join(str(error).split())
-    lines = [f"{diag.sqlstate}: {diag.message_primary}"]
-    lines += [
-        f"{name}: {text}"
-        for name, text in (("DETAIL", diag.message_detail), ("HINT", diag.message_hint), ("CONTEXT", diag.context))
-        if text
-    ]
-    return "\n".join(lines)
