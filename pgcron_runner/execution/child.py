@@ -1,8 +1,9 @@
 """The program that a Python job runs in: calls one function and writes down what it returned or raised.
 
-`python -P child.py FOLDER`, where FOLDER has `request.json`: the target (`package.module:function`), its keywords and
-the worker's `sys.path`. It writes `report.json` there: `result`; or `error` and, where the function was never called,
-`reason`. Exit code 0: returned; 1: raised; another: given to sys.exit(). Imports little, since every run pays for it.
+`python -P child.py FOLDER`, where FOLDER has `request.json`: the target (`package.module:function`) and the worker's
+`sys.path`; and, where there are any, the function's keywords in `args.json`. It writes `report.json` there: `result`;
+or `error` and, where the function was never called, `reason`. Exit code 0: returned; 1: raised; another: given to
+sys.exit(). Imports little, since every run pays for it.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ import json
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # typing's own takes 5 ms to import
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
     from types import FrameType, TracebackType
+    from typing import Any
 
 CANNOT_IMPORT = "launch failed: the function cannot be imported"
 CANNOT_KEEP = "the function returned what cannot be kept"
-_PID = os.getpid()
 _OWN_FOLDER = os.path.dirname(__file__) + os.sep
 _TRACEBACK_LINES = 20
 _MOST_CHARACTERS = 16_384
@@ -36,6 +37,29 @@ class Terminated(BaseException):
 
     def __init__(self) -> None:
         super().__init__("the run was stopped (SIGTERM)")
+
+
+class Interruption:
+    """What SIGTERM does: it raises Terminated where the job is, or cancels the coroutine that it waits for.
+
+    Once the job has looked at `run.cancelled` (running.py), which sets `interrupts` to False, it is only remembered.
+    """
+
+    def __init__(self) -> None:
+        self.received = False
+        self.interrupts = True
+        self.cancel: Callable[[], bool] | None = None
+        self._pid = os.getpid()
+
+    def __call__(self, signum: int, frame: FrameType | None) -> None:
+        again, self.received = self.received, True
+        if os.getpid() != self._pid or (again and self.interrupts):
+            # A fork of the job's own has no report to write. And who is told twice is to end at once.
+            signal.signal(signum, signal.SIG_DFL)
+            os.kill(os.getpid(), signum)
+        elif not (self.cancel is not None and self.cancel()) and self.interrupts:
+            # Here, and in no function of ours below: the traceback ends with what the job was doing.
+            raise Terminated
 
 
 def load(target: str) -> Callable[..., Any]:
@@ -78,25 +102,34 @@ def exit_code_of(error: SystemExit) -> int | None:
 
 def main(folder: str) -> int:
     """Runs the job that the folder's request describes; returns the exit code."""
-    with open(os.path.join(folder, "request.json"), encoding="utf-8") as file:
-        request = json.load(file)
+    request = _read(folder, "request.json")
     sys.path[:] = _search_path(request["path"])
     del sys.argv[1:]
-    signal.signal(signal.SIGTERM, _terminate)
-    code, report = _attempt(request["target"], request["keywords"])
+    interruption = Interruption()
+    signal.signal(signal.SIGTERM, interruption)
+    code, report = _attempt(request["target"], _read(folder, "args.json"), interruption)
     with open(os.path.join(folder, "report.json"), "w", encoding="utf-8") as file:
         json.dump(report, file)
     return code
 
 
-def _attempt(target: str, keywords: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+def _read(folder: str, name: str) -> dict[str, Any]:
+    try:
+        with open(os.path.join(folder, name), encoding="utf-8") as file:
+            content: dict[str, Any] = json.load(file)
+            return content
+    except FileNotFoundError:
+        return {}
+
+
+def _attempt(target: str, keywords: dict[str, Any], interruption: Interruption) -> tuple[int, dict[str, Any]]:
     reason: str | None = CANNOT_IMPORT
     try:
         function = load(target)
         reason = None
         returned = function(**keywords)
         if hasattr(returned, "__await__"):
-            returned = _awaited(returned)
+            returned = _awaited(returned, interruption)
     except SystemExit as error:
         code = exit_code_of(error)
         if code == 0 and reason is None:
@@ -111,30 +144,32 @@ def _attempt(target: str, keywords: dict[str, Any]) -> tuple[int, dict[str, Any]
     return 0, {"result": returned}
 
 
-def _awaited(awaitable: Awaitable[Any]) -> Any:
+def _awaited(awaitable: Awaitable[Any], interruption: Interruption) -> Any:
     import asyncio
 
     async def wait() -> Any:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
-        cancel, cancelled = task.cancel, False
+        cancelled = False
 
-        def terminate(signum: int, frame: FrameType | None) -> None:
+        def cancel() -> bool:
             nonlocal cancelled
-            if asyncio.current_task(loop) is not None:
-                _terminate(signum, frame)
+            if interruption.interrupts and asyncio.current_task(loop) is not None:
+                return False
             # The loop is asleep: what is to be stopped is where the task waits.
             cancelled = True
-            signal.signal(signum, _terminate)
-            loop.call_soon_threadsafe(cancel)
+            loop.call_soon_threadsafe(task.cancel)
+            return True
 
-        signal.signal(signal.SIGTERM, terminate)
+        interruption.cancel = cancel
         try:
             return await awaitable
         except asyncio.CancelledError as error:
             if cancelled:
                 raise Terminated().with_traceback(error.__traceback__) from None
             raise
+        finally:
+            interruption.cancel = None
 
     return asyncio.run(wait())
 
@@ -163,14 +198,6 @@ def _search_path(workers: Iterable[str]) -> list[str]:
     """What `python -m` would find, with the job's own PYTHONPATH, and all that the worker can import."""
     own = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     return list(dict.fromkeys([os.getcwd(), *filter(None, own), *workers, *sys.path]))
-
-
-def _terminate(signum: int, frame: FrameType | None) -> None:
-    signal.signal(signum, signal.SIG_DFL)
-    if os.getpid() != _PID:
-        # A fork of the job's own: it has no report to write.
-        os.kill(os.getpid(), signum)
-    raise Terminated
 
 
 if __name__ == "__main__":

@@ -13,9 +13,9 @@ import inspect
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,15 +23,16 @@ from typing import Any
 
 from pgcron_runner.execution import child
 from pgcron_runner.execution.exits import Exited, contain_exits, in_job
+from pgcron_runner.execution.inside import inside_run
 from pgcron_runner.execution.live import Live
 from pgcron_runner.execution.output import storable
 from pgcron_runner.execution.processes import Command, Guard
 from pgcron_runner.execution.result import MOST_BYTES, BadResultError, storable_result
 from pgcron_runner.execution.shell import BadCommandError, build_environment, run_command
+from pgcron_runner.execution.steps import BadStepError, StepFiles, step_files, without_settings
 from pgcron_runner.execution.stop import Stop
 from pgcron_runner.model import Outcome, Status, Task
 
-_ISOLATION = "isolation"
 _NOT_BEGUN = Outcome(Status.FAILED)
 _NOTHING_RETURNED = Outcome(Status.SUCCEEDED)
 # JSON of so many bytes may be a result of MOST_BYTES; with more it is not even read.
@@ -55,13 +56,14 @@ class PythonRunner:
 
     async def run(self, task: Task, stop: Stop, live: Live) -> Outcome:
         """Calls the function once; its JSON-able return value is the result, an exception the error."""
-        isolation = task.args.get(_ISOLATION, "process")
-        keywords = {name: value for name, value in task.args.items() if name != _ISOLATION}
+        isolation = task.args.get("isolation", "process")
+        keywords = without_settings(task)
         match isolation:
             case "process":
-                return await self._in_child(task, keywords, stop, live)
+                return await self._in_child(task, stop, live)
             case "thread":
-                return await self._in_worker(task, keywords, stop)
+                with inside_run(task, stop, live) as inside:
+                    return inside.finish(await self._in_worker(task, keywords, stop))
             case _:
                 return Outcome(
                     Status.FAILED, error=f'launch failed: args.isolation is {isolation!r}, not "process" or "thread"'
@@ -91,7 +93,7 @@ class PythonRunner:
 
     async def _in_thread(self, work: Callable[[], Any], stop: Stop) -> Any:
         """What `work` returns, which never raises; _NOT_BEGUN where a stop came before a thread was free."""
-        future = self._threads.submit(work)
+        future = self._threads.submit(copy_context().run, work)
         self._in_threads.add(future)
         future.add_done_callback(self._in_threads.discard)
         with stop.calls(future.cancel):
@@ -104,16 +106,17 @@ class PythonRunner:
 
     # --------------------------------------------------------------------------------------- in a child
 
-    async def _in_child(self, task: Task, keywords: dict[str, Any], stop: Stop, live: Live) -> Outcome:
+    async def _in_child(self, task: Task, stop: Stop, live: Live) -> Outcome:
         try:
-            environment = build_environment(task, os.environ)
-            with tempfile.TemporaryDirectory(prefix="pgcron-", ignore_cleanup_errors=True) as name:
-                folder = Path(name)
-                _write_request(folder, task.command, keywords)
-                argv = (sys.executable, "-P", "-u", child.__file__, name)
-                command = Command(argv, environment, task.working_dir)
-                outcome = await run_command(command, task, self._guard, stop, live)
-                return _with_report(outcome, folder / "report.json")
+            with step_files(task, live) as files:
+                _write_request(files.folder, task.command)
+                command = Command(
+                    (sys.executable, "-P", "-u", child.__file__, str(files.folder)),
+                    build_environment(task, os.environ) | files.environment,
+                    task.working_dir,
+                )
+                outcome = files.finish(await run_command(command, task, self._guard, stop, live))
+                return _with_report(outcome, _report(files))
         except (BadCommandError, OSError) as error:
             return Outcome(Status.FAILED, error=storable(f"launch failed: {error}"))
 
@@ -182,16 +185,14 @@ def _raised(error: BaseException) -> Outcome:
     return Outcome(Status.FAILED, exit_code=code, error=storable(child.describe(error)))
 
 
-def _write_request(folder: Path, target: str, keywords: dict[str, Any]) -> None:
+def _write_request(folder: Path, target: str) -> None:
     # The child imports what the worker can import, also where the worker was started with a path of its own.
     path = [entry or os.getcwd() for entry in sys.path]
-    request = {"target": target, "keywords": keywords, "path": path}
-    (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
+    (folder / "request.json").write_text(json.dumps({"target": target, "path": path}), encoding="utf-8")
 
 
-def _with_report(outcome: Outcome, path: Path) -> Outcome:
+def _with_report(outcome: Outcome, report: dict[str, Any]) -> Outcome:
     """The child's own word on how it went, where it could still give one."""
-    report = _read_report(path)
     error = report.get("error")
     if error is not None:
         status = Status.FAILED if outcome.status is Status.SUCCEEDED else outcome.status
@@ -200,17 +201,18 @@ def _with_report(outcome: Outcome, path: Path) -> Outcome:
         returned = _returned(report["result"])
         if returned.status is Status.FAILED and outcome.status is Status.SUCCEEDED:
             return replace(outcome, status=Status.FAILED, error=returned.error)
-        return replace(outcome, result=returned.result)
+        # What it returns counts for more than what it has put down on its way.
+        return outcome if returned.result is None else replace(outcome, result=returned.result)
     if outcome.status is Status.SUCCEEDED:
         return replace(outcome, status=Status.FAILED, error="the process ended before the function had returned")
     return outcome
 
 
-def _read_report(path: Path) -> dict[str, Any]:
+def _report(files: StepFiles) -> dict[str, Any]:
     try:
-        if path.stat().st_size > _MOST_REPORT_BYTES:
-            return {"error": f"{child.CANNOT_KEEP}: it is larger than {MOST_BYTES:,} bytes"}
-        report = json.loads(path.read_text(encoding="utf-8"))
+        report = json.loads(files.read("report.json", most_bytes=_MOST_REPORT_BYTES) or "")
+    except BadStepError:
+        return {"error": f"{child.CANNOT_KEEP}: it is larger than {MOST_BYTES:,} bytes"}
     except (OSError, ValueError, RecursionError):
         return {}
     return report if isinstance(report, dict) else {}

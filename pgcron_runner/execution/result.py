@@ -7,9 +7,9 @@ from typing import Any
 
 from pgcron_runner.errors import PgcronError
 from pgcron_runner.execution.output import storable
+from pgcron_runner.running import MOST_BYTES
 
-# The result is part of the statement that records the state, which must stay small.
-MOST_BYTES = 1 << 20
+__all__ = ["MOST_BYTES", "BadResultError", "storable_result"]
 
 
 class BadResultError(PgcronError):

@@ -336,6 +336,11 @@ async def test_a_childs_environment_is_clean(runner: PythonRunner, monkeypatch: 
         "PGCRON_RUN_ID",
         "PGCRON_ATTEMPT",
         "PGCRON_SCHEDULED_FOR",
+        "PGCRON_ARGS",
+        "PGCRON_STATE",
+        "PGCRON_PROGRESS",
+        "PGCRON_RESULT",
+        "PGCRON_NEXT",
     }
     assert found["MINE"] == "1"
     assert "s3cr3t" not in found.values()
