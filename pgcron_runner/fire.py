@@ -29,13 +29,15 @@ class Fired:
 class Fire:
     """The duty, on one session; safe on all workers at once by row locks and the unique occurrence."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, *, zone_data: str | None = None) -> None:
+        """`zone_data` is the release that plans are made with; by default it is this host's."""
         self._session = session
+        self._zone_data = zone_data or zone_data_version()
 
     async def step(self, *, limit: int = BATCH, now: datetime | None = None) -> Fired:
         """One batch in one transaction: lock, plan, write, move on."""
         async with self._session.use() as connection, connection.transaction():
-            due = await jobs.lock_due_jobs(connection, limit=limit, now=now)
+            due = await jobs.lock_due_jobs(connection, zone_data=self._zone_data, limit=limit, now=now)
             if not due:
                 return Fired(0, frozenset(), more=False)
             plans = [_plan(job, clock) for job, clock in due]
@@ -43,7 +45,7 @@ class Fire:
             replaced = [run_id for plan in plans for run_id in plan.replace]
             if replaced:
                 await jobs.request_replacement(connection, replaced)
-            await jobs.move_jobs_on(connection, plans, zone_data=zone_data_version(), now=now)
+            await jobs.move_jobs_on(connection, plans, zone_data=self._zone_data, now=now)
         return Fired(len(due), frozenset(lanes), more=len(due) == limit)
 
 

@@ -133,6 +133,8 @@ class DueJob:
     looked up for a job that allows overlap; `queued_count` (at most `catch_up_limit`) only for queue_all.
     `fired_local` is the local nominal time, without zone, of the last occurrence; None after an edit.
     `last_finished_at` is looked up only for schedules that count from the end of the last run.
+    `fired_until`: up to there everything is accounted for. `other_zone_data`: `next_run_at` was computed with another
+    release than the one at hand.
     """
 
     id: int
@@ -159,6 +161,8 @@ class DueJob:
     excluded: tuple[ExcludedDays, ...] = ()
     fired_local: datetime | None = None
     last_finished_at: datetime | None = None
+    fired_until: datetime | None = None
+    other_zone_data: bool = False
 
 
 @dataclass(frozen=True, slots=True)

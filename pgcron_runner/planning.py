@@ -9,7 +9,7 @@ from datetime import UTC, datetime, time, timedelta
 from itertools import islice
 
 from pgcron_runner.errors import InvalidInput
-from pgcron_runner.model import CatchUp, DueJob, ExcludedDays, Overlap, Status
+from pgcron_runner.model import CatchUp, DstRepeat, DueJob, ExcludedDays, Overlap, Status
 from pgcron_runner.schedule import Schedule, check_timezone, parse_schedule
 
 # With catch-up `skip`, an occurrence found this late still counts as on time: a restart of all workers takes less.
@@ -85,20 +85,35 @@ def _plan_after_finish(job: DueJob, pause: timedelta, now: datetime) -> Plan:
     return Plan(job.id, runs, None if over else following)
 
 
+def _goes_on(job: DueJob) -> bool:
+    """Whether `next_run_at` is what this schedule and this zone data say: not after an edit, nor with other data."""
+    return job.planned and not job.other_zone_data
+
+
 def _nothing_at_or_before(job: DueJob) -> datetime:
-    """The instant after which occurrences count: the anchor after an edit, else just before the planned time."""
-    after = job.next_run_at - _TICK if job.planned else job.anchored_at
+    """The instant after which occurrences count: just before the planned time, else where all is accounted for."""
+    after = job.next_run_at - _TICK if _goes_on(job) else max(job.anchored_at, job.fired_until or job.anchored_at)
     # starts_at itself may be an occurrence; a pause until nine lets nine o'clock through.
     bounds = [bound - _TICK for bound in (job.starts_at, job.paused_until) if bound is not None]
     return max([after, *bounds])
 
 
 def _after_what_has_fired(job: DueJob, schedule: Schedule, after: datetime) -> datetime:
-    """Past the occurrence that has fired already, where newer zone data puts the same local time at a later instant."""
-    if job.planned or job.fired_local is None:
+    """Past what has fired already, where other zone data puts the same local times at later instants."""
+    if _goes_on(job) or job.fired_local is None:
         return after
-    following = schedule.next_after(after)
-    return following if following is not None and _local(job, following) == job.fired_local else after
+    while (following := schedule.next_after(after)) is not None and _has_fired(job, schedule, following):
+        after = following
+    return after
+
+
+def _has_fired(job: DueJob, schedule: Schedule, occurrence: datetime) -> bool:
+    """By its local time. What comes every so often goes on by real time, and a second pass may be one of its own."""
+    assert job.fired_local is not None
+    there = occurrence.astimezone(check_timezone(job.timezone))
+    if there.fold and job.dst_repeat is DstRepeat.BOTH:
+        return False
+    return there.replace(tzinfo=None) <= job.fired_local and schedule.is_fixed(occurrence)
 
 
 def _local(job: DueJob, instant: datetime) -> datetime:
@@ -161,7 +176,7 @@ def _exclusion(job: DueJob, occurrence: datetime) -> ExcludedDays | None:
 def _missed(
     job: DueJob, schedule: Schedule, after: datetime, until: datetime, chosen: Sequence[datetime]
 ) -> list[PlannedRun]:
-    if job.planned and len(chosen) == 1 and chosen[0] == job.next_run_at:
+    if _goes_on(job) and len(chosen) == 1 and chosen[0] == job.next_run_at:
         return []  # the everyday case: the planned time itself, and nothing else has come due since
     count = schedule.count_between(after, until) - len(chosen)
     if count <= 0:

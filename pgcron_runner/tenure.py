@@ -292,7 +292,7 @@ class Tenure:
 
     async def _look_ahead(self) -> runs.NextDue:
         async with self._control.use() as connection:
-            due = await runs.next_due(connection)
+            due = await runs.next_due(connection, zone_data=zone_data_version())
         self._jobs_due_at = math.inf if due.jobs_due_in is None else boottime() + due.jobs_due_in
         return due
 

@@ -19,8 +19,10 @@ _STEPS_PER_ZONE_CHECK = 40
 class Tidy:
     """The duty, on the record session; safe on all workers at once: what one has changed the others find changed."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, *, zone_data: str | None = None) -> None:
+        """`zone_data` is the release that plans are made with; by default it is this host's."""
         self._session = session
+        self._zone_data = zone_data or zone_data_version()
         self._steps = 0
         self._more_stale = True
 
@@ -37,7 +39,7 @@ class Tidy:
             log.info(
                 "zone_data_is_newer",
                 jobs=stale,
-                release=zone_data_version(),
+                release=self._zone_data,
                 consequence="their next times are computed anew",
             )
         return late + stale
@@ -47,6 +49,6 @@ class Tidy:
         self._steps += 1
         if not self._more_stale and self._steps % _STEPS_PER_ZONE_CHECK:
             return 0
-        stale = await jobs.replan_for_zone_data(connection, zone_data_version(), limit=BATCH, now=now)
+        stale = await jobs.replan_for_zone_data(connection, self._zone_data, limit=BATCH, now=now)
         self._more_stale = stale == BATCH
         return stale

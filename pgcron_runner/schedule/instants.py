@@ -75,6 +75,13 @@ class CronInstants:
             slots = walk_slots(self._active(stretch), low + stretch.offset, high + stretch.offset)
             yield from (slot - stretch.offset for slot in slots)
 
+    def is_fixed(self, second: int) -> bool:
+        """Whether an instant of these lines is of fixed-time lines alone."""
+        stretch = self.timeline.stretch_at(second)
+        assert stretch is not None
+        wall = second + stretch.offset
+        return first_slot(self._wildcard, wall) != wall
+
     def _active(self, stretch: Stretch) -> tuple[CronLine, ...]:
         return self._wildcard if stretch.fixed_rest else self.lines
 

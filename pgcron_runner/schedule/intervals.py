@@ -18,6 +18,10 @@ class Instants(Protocol):
 
     def walk(self, start: int, end: int) -> Iterator[int]: ...
 
+    def is_fixed(self, second: int) -> bool:
+        """Of an instant of this source: whether it follows the wall clock, and not real elapsed time."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Every:
@@ -37,6 +41,9 @@ class Every:
     def walk(self, start: int, end: int) -> Iterator[int]:
         return iter(range(-(-start // self.period) * self.period, end, self.period))
 
+    def is_fixed(self, second: int) -> bool:
+        return False
+
 
 @dataclass(frozen=True, slots=True)
 class Once:
@@ -55,3 +62,6 @@ class Once:
 
     def walk(self, start: int, end: int) -> Iterator[int]:
         return iter([self.second] if start <= self.second < end else [])
+
+    def is_fixed(self, second: int) -> bool:
+        return True

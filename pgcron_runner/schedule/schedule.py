@@ -74,6 +74,14 @@ class Schedule:
             return self.sources[0].count(start, end)
         return sum(1 for _ in self._walk(start, end))
 
+    def is_fixed(self, occurrence: datetime) -> bool:
+        """Whether an occurrence follows the wall clock alone: it moves with the zone's rules, as `0 9 * * *` does.
+
+        What comes every so often (`*/15 * * * *`, `@every`) goes by real elapsed time.
+        """
+        second = (occurrence - EPOCH) // _SECOND
+        return all(source.is_fixed(second) for source in self.sources if source.first_from(second) == second)
+
     def _walk(self, start: int, end: int) -> Iterator[int]:
         if len(self.sources) == 1:
             return self.sources[0].walk(start, end)

@@ -93,7 +93,10 @@ def check_timezone(name: str) -> ZoneInfo:
 
 
 def zone_data_version() -> str:
-    """The IANA release of the rules in use, such as `2026b`; `unknown` where neither source tells."""
+    """The IANA release of the rules in use, such as `2026b`; releases sort by their age.
+
+    `(unknown)` where neither source tells: it sorts before all of them.
+    """
     try:
         return str(importlib.import_module("tzdata").IANA_VERSION)
     except (ImportError, AttributeError):
@@ -213,4 +216,4 @@ def _system_version() -> str:
                 return rules.readline().removeprefix("# version").strip()
         except OSError:
             continue
-    return "unknown"
+    return "(unknown)"

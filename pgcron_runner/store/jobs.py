@@ -23,11 +23,15 @@ class Lane:
 
 
 async def lock_due_jobs(
-    connection: Connection, *, limit: int, now: datetime | None = None
+    connection: Connection, *, zone_data: str, limit: int, now: datetime | None = None
 ) -> list[tuple[DueJob, datetime]]:
-    """Locks up to `limit` jobs whose time has come and that nobody else has locked; with each, the time to plan by."""
-    cursor = await connection.execute(query("due_jobs"), {"limit": limit, "now": now}, binary=True)
-    return [(_due_job(row), row[24]) for row in await cursor.fetchall()]
+    """Locks up to `limit` jobs whose time has come and that nobody else has locked; with each, the time to plan by.
+
+    `zone_data` is the release to plan with; what a newer one has planned is left to a living worker that has it.
+    """
+    given = {"zone_data": zone_data, "limit": limit, "now": now}
+    cursor = await connection.execute(query("due_jobs"), given, binary=True)
+    return [(_due_job(row), row[26]) for row in await cursor.fetchall()]
 
 
 def _due_job(row: Sequence[Any]) -> DueJob:
@@ -59,6 +63,8 @@ def _due_job(row: Sequence[Any]) -> DueJob:
         ),
         fired_local=None if row[22] is None else datetime.fromisoformat(row[22]),
         last_finished_at=row[23],
+        fired_until=row[24],
+        other_zone_data=row[25],
     )
 
 

@@ -80,9 +80,9 @@ class LockedJob:
     exclusive: bool
 
 
-async def next_due(connection: Connection, *, now: datetime | None = None) -> NextDue:
-    """When there is something to do. Everything is empty while the installation is paused."""
-    cursor = await connection.execute(query("next_due"), {"now": now})
+async def next_due(connection: Connection, *, zone_data: str, now: datetime | None = None) -> NextDue:
+    """When there is something to do, for a worker with this zone data. Empty while the installation is paused."""
+    cursor = await connection.execute(query("next_due"), {"zone_data": zone_data, "now": now})
     jobs_due_in, lanes = None, []
     for queue, priority, max_running, is_due, due_in in await cursor.fetchall():
         if queue is None:

@@ -1,5 +1,6 @@
 -- When is there something to do? Asked before a worker sleeps.
--- Rows: one with queue null for jobs (due_in: seconds to the next planned time; negative is overdue), then one per
+-- Rows: one with queue null for jobs (due_in: seconds to the next planned time; negative is overdue; null also where the
+-- first thousand are all left to workers with newer zone data, as due_jobs leaves them), then one per
 -- (queue, priority) that has queued runs: is_due, and due_in seconds to its next run that is not due yet (null: none).
 -- No row for jobs that are paused as a whole, nor for a paused queue.
 with recursive lanes as (
@@ -15,8 +16,13 @@ with recursive lanes as (
     select coalesce(%(now)s::timestamptz, clock_timestamp()) as now where not coalesce((select paused from pgcron.settings), false)
 )
 select null as queue, null as priority, null as max_running, null as is_due,
-       extract(epoch from (select next_run_at from pgcron.jobs where enabled and next_run_at is not null
-                            order by next_run_at, id limit 1) - clock.now)::float8 as due_in
+       extract(epoch from (select first.next_run_at
+                             from (select id, next_run_at, zone_data from pgcron.jobs
+                                    where enabled and next_run_at is not null order by next_run_at, id limit 1000) first
+                            where coalesce(first.zone_data, '') collate "C" <= %(zone_data)s collate "C"
+                               or first.zone_data collate "C" > (select coalesce(max(w.zone_data collate "C"), '') from pgcron.workers w
+                                                                  where w.ended_at is null and not w.stopping)
+                            order by first.next_run_at, first.id limit 1) - clock.now)::float8 as due_in
   from clock
 union all
 select lanes.queue, lanes.priority, queues.max_running,

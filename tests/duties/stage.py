@@ -18,6 +18,7 @@ from pgcron_runner.heartbeat import Heartbeat
 from pgcron_runner.model import Finished, Kind, Outcome, Task
 from pgcron_runner.prune import Prune
 from pgcron_runner.reap import Reap
+from pgcron_runner.schedule import zone_data_version
 from pgcron_runner.session import Session
 from pgcron_runner.settings import WorkerSettings
 from pgcron_runner.store import workers
@@ -28,7 +29,7 @@ from pgcron_runner.tidy import Tidy
 T = TypeVar("T")
 
 LANE = Lane("default", 0)
-FACTS = {"host": "test", "pid": 1, "version": "0", "zone_data": "0"}
+FACTS = {"host": "test", "pid": 1, "version": "0"}
 
 
 @dataclass
@@ -39,15 +40,16 @@ class Stage:
     control: Session
     record: Session
     lease: float
+    zone_data: str | None = None
     in_hand: dict[int, Task] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.fire = Fire(self.control)
+        self.fire = Fire(self.control, zone_data=self.zone_data)
         self.claim = Claim(self.control, self.id, tuple(Kind), self.locks)
         self.finish = Finish(self.record, self.control, self.id)
         self.heartbeat = Heartbeat(self.control, self.id)
         self.reap = Reap(self.record, self.id, self.lease)
-        self.tidy = Tidy(self.record)
+        self.tidy = Tidy(self.record, zone_data=self.zone_data)
         self.prune = Prune(self.record)
 
     def locks(self) -> list[LockedJob]:
@@ -77,15 +79,19 @@ async def _persistently(step: Callable[[], Awaitable[T]]) -> T:
 
 
 @asynccontextmanager
-async def staged(dsn: str, *, lease: float = 30.0) -> AsyncIterator[Stage]:
-    """A registered worker; its sessions end with the block. It watches the others for `lease` seconds."""
+async def staged(dsn: str, *, lease: float = 30.0, zone_data: str | None = None) -> AsyncIterator[Stage]:
+    """A registered worker; its sessions end with the block. It watches the others for `lease` seconds.
+
+    It says that it has this release of zone data; the rules themselves are always this host's.
+    """
     worker_id = uuid4()
     database = Database(dsn, workers.application_name(worker_id))
     control, record = Session(database, Purpose.CONTROL), Session(database, Purpose.RECORD)
     try:
         async with control.use() as connection:
-            await workers.register_worker(connection, worker_id, WorkerSettings(name="stage"), FACTS)
-        yield Stage(worker_id, control, record, lease)
+            facts = FACTS | {"zone_data": zone_data or zone_data_version()}
+            await workers.register_worker(connection, worker_id, WorkerSettings(name="stage"), facts)
+        yield Stage(worker_id, control, record, lease, zone_data)
     finally:
         await control.close()
         await record.close()

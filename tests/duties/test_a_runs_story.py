@@ -305,6 +305,38 @@ async def test_newer_zone_data_has_its_jobs_planned_anew_without_a_double(databa
     assert [row[3] for row in story(database)] == ["queued"]
 
 
+async def test_older_zone_data_fires_nothing_that_a_living_newer_one_has_planned(database: Database) -> None:
+    add_job(database, "daily", schedule="0 9 * * *", timezone="Europe/Berlin", anchored_at=later(hours=-2))
+    row = "select next_run_at, zone_data from pgcron.jobs"
+    eight, tomorrow = later(hours=-1), later(hours=23)
+    async with staged(database.dsn, zone_data="2025a") as older:
+        await older.fire.step(now=later(hours=-2))
+        assert database.rows(row) == [(eight, "2025a")]
+        async with staged(database.dsn, zone_data="2026b") as newer:
+            assert await newer.tidy.step(now=later(minutes=-90)) == 1
+            assert (await older.fire.step(now=later(minutes=-90))).jobs == 0
+            assert (await newer.fire.step(now=later(minutes=-90))).jobs == 1
+            assert database.rows(row) == [(eight, "2026b")]
+            for worker in (older, newer, older):
+                await worker.fire.step(now=eight)
+            assert database.rows(row) == [(tomorrow, "2026b")]
+            # It drains: from now on nobody else is there to do it.
+            database.execute("update pgcron.workers set stopping = true where id = %s", (newer.id,))
+        await older.fire.step(now=tomorrow)
+        assert database.rows(row) == [(tomorrow + timedelta(days=1), "2025a")]
+    assert story(database) == [(eight, 1, "schedule", "queued"), (tomorrow, 1, "schedule", "skipped")]
+
+
+async def test_newer_zone_data_leaves_a_pause_after_the_end_as_it_is(database: Database) -> None:
+    add_job(database, "steady", schedule="@every 10m after finish", anchored_at=NINE)
+    async with staged(database.dsn, zone_data="2025a") as older:
+        await older.fire.step(now=NINE)
+    async with staged(database.dsn, zone_data="2026b") as newer:
+        assert await newer.tidy.step(now=later(minutes=9)) == 0
+        await newer.fire.step(now=later(minutes=10))
+    assert [row[0] for row in story(database)] == [later(minutes=10)]
+
+
 async def test_a_worker_with_older_zone_data_leaves_newer_times_alone(database: Database) -> None:
     add_job(database, "daily", schedule="0 9 * * *", anchored_at=later(hours=-2))
     async with staged(database.dsn) as worker:
@@ -405,7 +437,7 @@ async def test_a_resume_does_not_catch_up_unless_it_says_so(database: Database, 
     async with staged(database.dsn) as worker:
         await worker.fire.step()
         database.execute("update pgcron.jobs set enabled = false")
-        database.execute("update pgcron.jobs set anchored_at = anchored_at - interval '1 hour'")
+        database.execute("update pgcron.jobs set anchored_at = anchored_at - interval '1 hour', fired_until = null")
         if catches_up:
             database.execute(
                 "update pgcron.jobs set enabled = true, anchored_at = anchored_at + interval '1 microsecond'"

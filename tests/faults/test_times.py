@@ -110,7 +110,7 @@ def test_after_a_week_of_outage_the_policy_decides(
     # As if nobody had been there for a week; 'skip' calls a time late after a minute.
     database.execute(
         """update pgcron.jobs set next_run_at = next_run_at - interval '7 days',
-                  anchored_at = anchored_at - interval '8 days', planned = true"""
+                  anchored_at = anchored_at - interval '8 days', fired_until = null, planned = true"""
     )
     database.execute(
         "update pgcron.jobs set planned = true, next_run_at = next_run_at - interval '7 days' where planned"

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from pgcron_runner.model import CatchUp, DueJob, ExcludedDays, Overlap, Status
+from pgcron_runner.model import CatchUp, DstRepeat, DueJob, ExcludedDays, Overlap, Status
 from pgcron_runner.planning import plan_job
 
 
@@ -219,6 +219,49 @@ def test_newer_zone_data_loses_nothing() -> None:
     late = job(planned=False, anchored_at=at("09:00:00") - timedelta(days=1), schedule="0 9 * * *")
     plan = plan_job(replace(late, fired_local=datetime.fromisoformat("2026-02-28T09:00")), at("09:10:00"))
     assert [run.scheduled_for for run in plan.runs] == [at("09:00:00")]
+
+
+DAILY = {
+    "schedule": "0 9 * * *",
+    "other_zone_data": True,
+    "fired_until": at("09:00:00") - timedelta(days=1),
+    "fired_local": datetime.fromisoformat("2026-02-28T09:00"),
+}
+
+
+def test_a_time_of_other_zone_data_that_is_too_late_by_this_one_is_not_lost() -> None:
+    # Other data has planned 11:00Z; by this one nine o'clock was two hours ago, and has not fired.
+    plan = plan_job(job(**DAILY, next_run_at=at("11:00:00")), at("11:00:00.010"))
+    assert [run.scheduled_for for run in plan.runs] == [at("09:00:00")]
+    assert plan.next_run_at == at("09:00:00") + timedelta(days=1)
+
+
+def test_a_time_of_other_zone_data_that_is_too_early_by_this_one_does_not_fire() -> None:
+    # Other data fired yesterday at 08:00Z and has planned 08:00Z; by this one it is an hour to nine.
+    fired_until = at("08:00:00") - timedelta(days=1)
+    plan = plan_job(job(**DAILY | {"fired_until": fired_until}, next_run_at=at("08:00:00")), at("08:00:00.010"))
+    assert (plan.runs, plan.next_run_at) == ((), at("09:00:00"))
+
+
+def test_several_local_times_that_have_fired_do_not_fire_again() -> None:
+    # By the old data nine and ten o'clock were at 07:00Z and 08:00Z; by the new they are still to come.
+    fired = {"planned": False, "fired_until": at("08:00:00"), "fired_local": datetime.fromisoformat("2026-03-01T10:00")}
+    plan = plan_job(job(schedule="0 9,10,11 * * *", **fired), at("08:30:00"))
+    assert (plan.runs, plan.next_run_at) == ((), at("11:00:00"))
+
+
+def test_what_comes_every_so_often_misses_nothing_when_zone_data_changes() -> None:
+    # By the old data it was ten o'clock local time at 09:00Z; by the new it is at 10:00Z.
+    fired = {"planned": False, "fired_until": at("09:00:00"), "fired_local": datetime.fromisoformat("2026-03-01T10:00")}
+    plan = plan_job(job(**fired), at("10:00:00"))
+    assert [run.scheduled_for for run in plan.runs] == [at("10:00:00")]
+
+
+def test_the_second_pass_of_a_repeated_hour_fires_although_its_local_time_has_fired() -> None:
+    berlin = job(schedule="30 2 * * *", timezone="Europe/Berlin", dst_repeat=DstRepeat.BOTH, planned=False)
+    first, second = (datetime(2027, 10, 31, hour, 30, tzinfo=UTC) for hour in (0, 1))
+    again = replace(berlin, fired_until=first, fired_local=datetime.fromisoformat("2027-10-31T02:30"))
+    assert [run.scheduled_for for run in plan_job(again, second).runs] == [second]
 
 
 def test_a_plan_remembers_the_local_time_of_what_it_fired() -> None:

@@ -22,6 +22,7 @@ NOW = datetime(2035, 3, 14, 12, tzinfo=UTC)
 WORKER = UUID("11111111-1111-1111-1111-111111111111")
 OTHER_WORKER = UUID("22222222-2222-2222-2222-222222222222")
 DEFAULT_LANE = Lane("default", 0)
+ZONE_DATA = "2026a"
 
 
 def minutes(number: float) -> timedelta:
@@ -86,7 +87,7 @@ def add_final(database: Database, job_id: int, status: str = "succeeded", **colu
 def register(database: Database, worker_id: UUID | None = None, **columns: Any) -> UUID:
     """A living worker."""
     worker_id = worker_id or uuid4()
-    facts = {"name": "w", "host": "h", "pid": 1, "version": "1", "zone_data": "2026a", "kinds": ["sql"], "slots": 5}
+    facts = {"name": "w", "host": "h", "pid": 1, "version": "1", "zone_data": ZONE_DATA, "kinds": ["sql"], "slots": 5}
     _insert(database, "workers", {"id": worker_id, "lease": timedelta(seconds=30)} | facts | columns)
     return worker_id
 

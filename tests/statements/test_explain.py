@@ -56,12 +56,13 @@ def fill(database: Database, *, jobs: int, history: int, later: int) -> None:
         "alter table pgcron.runs set (autovacuum_enabled = false)",
         "set session_replication_role = replica",
         "set synchronous_commit = off",
-        """insert into pgcron.jobs (name, kind, command, schedule, timezone, planned, next_run_at, max_attempts)
+        """insert into pgcron.jobs (name, kind, command, schedule, timezone, planned, next_run_at, max_attempts,
+                                    zone_data)
            select 'job-' || i, 'sql', 'select 1', '* * * * *', 'UTC', true,
-                  %(now)s + (i - %(due)s) * interval '1 second', 3 from generate_series(1, %(jobs)s) i""",
+                  %(now)s + (i - %(due)s) * interval '1 second', 3, '2026a' from generate_series(1, %(jobs)s) i""",
         """insert into pgcron.workers (id, name, host, pid, version, zone_data, kinds, slots, lease, ended_at)
-           select case i when 1 then %(worker)s::uuid else gen_random_uuid() end, 'w', 'h', i, '1', 'x', '{sql}', 10,
-                  '30 s', case when i > 20 then %(now)s - interval '1 hour' end from generate_series(1, 40) i""",
+           select case i when 1 then %(worker)s::uuid else gen_random_uuid() end, 'w', 'h', i, '1', '2026a', '{sql}',
+                  10, '30 s', case when i > 20 then %(now)s - interval '1 hour' end from generate_series(1, 40) i""",
         # Oldest first, as history grows: from forty days ago until now.
         """insert into pgcron.runs (job_id, job_name, kind, trigger, scheduled_for, run_at, status, max_running,
                                     worker_id, started_at, finished_at, exit_code)
@@ -123,6 +124,7 @@ _ENDINGS = {
     "now": NOW,
 }
 _OUTPUTS = {"outputs": ["x"] * 10, "total_bytes": [1] * 10, "truncated": [False] * 10, "worker_id": WORKER}
+_ZONE = {"zone_data": "2026a", "now": NOW}
 _PRUNED = {"after_id": 0, "jobs": 20, "limit": 200, "now": NOW}
 _SQL_RUN = {
     "job_id": 2 * _DUE + 1,
@@ -139,9 +141,11 @@ _CONTROL, _RECORD, _JOB = Purpose.CONTROL, Purpose.RECORD, Purpose.JOB
 
 # Statement, session, parameters, and the most pages it may touch. "run" and "runs" stand for ids of running runs.
 _STATEMENTS: dict[str, tuple[str, Purpose, dict[str, Any], int]] = {
-    "next due": ("next_due", _CONTROL, {"now": NOW}, 40),
-    "due jobs, 10": ("due_jobs", _CONTROL, {"limit": 10, "now": NOW}, 200),
-    "due jobs, all": ("due_jobs", _CONTROL, {"limit": 500, "now": NOW}, 350),
+    "next due": ("next_due", _CONTROL, _ZONE, 40),
+    "next due, by older zone data": ("next_due", _CONTROL, _ZONE | {"zone_data": "2001a"}, 200),
+    "due jobs, 10": ("due_jobs", _CONTROL, _ZONE | {"limit": 10}, 200),
+    "due jobs, all": ("due_jobs", _CONTROL, _ZONE | {"limit": 500}, 350),
+    "due jobs, by older zone data": ("due_jobs", _CONTROL, _ZONE | {"limit": 500, "zone_data": "2001a"}, 60),
     "plan 10 runs": ("insert_planned_runs", _CONTROL, _PLANNED, 500),
     "move 10 jobs on": (
         "move_jobs_on",
@@ -268,7 +272,7 @@ def test_a_backlog_of_another_queue_is_not_felt(clean: Database) -> None:
         connection.execute("begin")
         queue_up(connection, 20_000, queue="slow")
         claim = pages_of(explain(connection, "claim_runs", _LANE | {"limit": 10}))
-        due = pages_of(explain(connection, "next_due", {"now": NOW}))
+        due = pages_of(explain(connection, "next_due", _ZONE))
     print(f"beside a backlog of 20,000 in another queue: claim 10 {claim} pages, next due {due} pages")
     assert claim <= 600
     assert due <= 50

@@ -19,6 +19,7 @@ from pgcron_runner.store.jobs import Lane
 from tests.statements.builders import (
     NOW,
     WORKER,
+    ZONE_DATA,
     add_final,
     add_job,
     add_planned_job,
@@ -27,6 +28,7 @@ from tests.statements.builders import (
     edit_job,
     ending,
     minutes,
+    register,
     status,
     statuses,
 )
@@ -35,8 +37,10 @@ from tests.support.databases import Database
 from tests.support.waiting import blocked_on_lock, eventually_async
 
 
-async def lock_due(connection: Connection, *, limit: int = 10, now: datetime | None = NOW) -> list[DueJob]:
-    return [job for job, _ in await jobs.lock_due_jobs(connection, limit=limit, now=now)]
+async def lock_due(
+    connection: Connection, *, zone_data: str = ZONE_DATA, limit: int = 10, now: datetime | None = NOW
+) -> list[DueJob]:
+    return [job for job, _ in await jobs.lock_due_jobs(connection, zone_data=zone_data, limit=limit, now=now)]
 
 
 def plan(job_id: int, *planned: PlannedRun, next_run_at: datetime | None = None, problem: str | None = None) -> Plan:
@@ -59,7 +63,7 @@ async def test_due_jobs_come_oldest_first_up_to_the_limit(control: Connection, d
 
 async def test_the_time_to_plan_by_is_the_one_that_was_asked_with(control: Connection, database: Database) -> None:
     add_planned_job(database)
-    [(_, now)] = await jobs.lock_due_jobs(control, limit=1, now=NOW)
+    [(_, now)] = await jobs.lock_due_jobs(control, zone_data=ZONE_DATA, limit=1, now=NOW)
     assert now == NOW
 
 
@@ -69,6 +73,32 @@ async def test_disabled_jobs_and_a_paused_installation_are_not_due(control: Conn
     add_planned_job(database, "on")
     database.execute("update pgcron.settings set paused = true")
     assert await lock_due(control) == []
+
+
+@pytest.mark.parametrize(
+    ("other", "is_left"),
+    [
+        ({"zone_data": "2026b"}, True),
+        ({"zone_data": "2026c"}, True),
+        ({"zone_data": "2026a"}, False),
+        ({"zone_data": "(unknown)"}, False),
+        ({"zone_data": "2026b", "ended_at": NOW}, False),
+        ({"zone_data": "2026b", "stopping": True}, False),
+        (None, False),
+    ],
+)
+async def test_what_newer_zone_data_has_planned_is_left_to_a_living_worker_that_has_it(
+    other: dict[str, Any] | None, is_left: bool, control: Connection, database: Database
+) -> None:
+    register(database, WORKER, zone_data="2026a")
+    if other is not None:
+        register(database, **other)
+    for name, zone_data in (("new", "2026b"), ("same", "2026a"), ("old", "2025c"), ("never", None)):
+        job_id = add_planned_job(database, name)
+        database.execute("update pgcron.jobs set zone_data = %s where id = %s", (zone_data, job_id))
+    due = {job.name: job.other_zone_data for job in await lock_due(control, zone_data="2026a")}
+    assert due == ({} if is_left else {"new": True}) | {"same": False, "old": True, "never": False}
+    assert {"new"} <= {job.name for job in await lock_due(control, zone_data="2026b")}
 
 
 async def test_a_due_job_carries_all_that_planning_needs(control: Connection, database: Database) -> None:

@@ -12,6 +12,7 @@ from pgcron_runner.store.runs import LockedJob
 from tests.statements.builders import (
     NOW,
     WORKER,
+    ZONE_DATA,
     add_job,
     add_planned_job,
     add_run,
@@ -42,7 +43,7 @@ async def test_a_finishing_runs_retry_does_not_wait_for_the_firing_of_its_job(
     job_id = add_planned_job(database)
     run_id = add_running(database, job_id)
     async with control.transaction():
-        [(due, _)] = await jobs.lock_due_jobs(control, limit=10, now=NOW)
+        [(due, _)] = await jobs.lock_due_jobs(control, zone_data=ZONE_DATA, limit=10, now=NOW)
         assert due.id == job_id
         async with asyncio.timeout(5):  # waiting would end at the session's lock_timeout with an error
             assert await runs.finish_runs(record, WORKER, [ending(run_id, Status.FAILED, retry_in=1)], now=NOW) == {
@@ -107,7 +108,7 @@ async def test_an_edit_waits_for_the_firing_of_the_job_and_withdraws_what_it_que
 ) -> None:
     job_id = add_planned_job(database)
     async with control.transaction():
-        await jobs.lock_due_jobs(control, limit=10, now=NOW)
+        await jobs.lock_due_jobs(control, zone_data=ZONE_DATA, limit=10, now=NOW)
         disabling = asyncio.create_task(record.execute("update pgcron.jobs set enabled = false"))
         await eventually_async(lambda: is_blocked(database, record))
         planned = Plan(job_id, (PlannedRun(job_id, NOW, NOW, Status.QUEUED),), NOW + minutes(1))

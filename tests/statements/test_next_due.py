@@ -15,6 +15,7 @@ from tests.statements.builders import (
     DEFAULT_LANE,
     NOW,
     OTHER_WORKER,
+    ZONE_DATA,
     add_final,
     add_job,
     add_planned_job,
@@ -23,6 +24,7 @@ from tests.statements.builders import (
     claim,
     edit_job,
     minutes,
+    register,
 )
 from tests.support.databases import Database
 
@@ -30,7 +32,7 @@ from tests.support.databases import Database
 
 
 async def test_an_empty_installation_has_nothing_to_do(control: Connection) -> None:
-    assert await runs.next_due(control, now=NOW) == NextDue(None, ())
+    assert await runs.next_due(control, zone_data=ZONE_DATA, now=NOW) == NextDue(None, ())
 
 
 @pytest.mark.parametrize("minute", [-90, 0, 5])
@@ -39,20 +41,32 @@ async def test_the_earliest_planned_time_counts_also_an_overdue_one(
 ) -> None:
     add_planned_job(database, "first", next_run_at=NOW + minutes(minute))
     add_planned_job(database, "second", next_run_at=NOW + minutes(minute + 1))
-    assert (await runs.next_due(control, now=NOW)).jobs_due_in == 60 * minute
+    assert (await runs.next_due(control, zone_data=ZONE_DATA, now=NOW)).jobs_due_in == 60 * minute
 
 
 async def test_a_new_job_is_due_at_once_by_the_databases_clock(control: Connection, database: Database) -> None:
     add_job(database)
-    due_in = (await runs.next_due(control)).jobs_due_in
+    due_in = (await runs.next_due(control, zone_data=ZONE_DATA)).jobs_due_in
     assert due_in is not None
     assert -60 < due_in <= 0
+
+
+async def test_nobody_waits_for_what_is_left_to_newer_zone_data(control: Connection, database: Database) -> None:
+    newer = register(database, zone_data="2026b")
+    add_planned_job(database, "first", next_run_at=NOW - minutes(1))
+    database.execute("update pgcron.jobs set zone_data = '2026b'")
+    assert (await runs.next_due(control, zone_data="2026a", now=NOW)).jobs_due_in is None
+    assert (await runs.next_due(control, zone_data="2026b", now=NOW)).jobs_due_in == -60
+    add_planned_job(database, "second", next_run_at=NOW + minutes(1))
+    assert (await runs.next_due(control, zone_data="2026a", now=NOW)).jobs_due_in == 60
+    database.execute("update pgcron.workers set ended_at = now() where id = %s", (newer,))
+    assert (await runs.next_due(control, zone_data="2026a", now=NOW)).jobs_due_in == -60
 
 
 async def test_disabled_and_unplannable_jobs_are_not_waited_for(control: Connection, database: Database) -> None:
     edit_job(database, add_planned_job(database, "off"), enabled=False)
     add_planned_job(database, "never-again", next_run_at=None)
-    assert (await runs.next_due(control, now=NOW)).jobs_due_in is None
+    assert (await runs.next_due(control, zone_data=ZONE_DATA, now=NOW)).jobs_due_in is None
 
 
 async def test_what_is_queued_is_told_lane_by_lane(control: Connection, database: Database) -> None:
@@ -60,7 +74,7 @@ async def test_what_is_queued_is_told_lane_by_lane(control: Connection, database
         add_run(database, add_job(database, str(uuid4()), queue=queue, priority=priority), ago=minutes(ago))
     add_running(database, add_job(database, "running", queue="c"))
     add_final(database, add_job(database, "final", queue="c"))
-    assert (await runs.next_due(control, now=NOW)).lanes == (
+    assert (await runs.next_due(control, zone_data=ZONE_DATA, now=NOW)).lanes == (
         LaneDue(Lane("a", -7), is_due=True, due_in=None),
         LaneDue(Lane("a", 7), is_due=False, due_in=300),
         LaneDue(Lane("b", 0), is_due=True, due_in=120),
@@ -71,7 +85,9 @@ async def test_what_is_queued_is_told_lane_by_lane(control: Connection, database
 async def test_the_limit_of_a_queue_is_told(control: Connection, database: Database) -> None:
     database.execute("insert into pgcron.queues (name, max_running) values ('mail', 3)")
     add_run(database, add_job(database, queue="mail"))
-    assert (await runs.next_due(control, now=NOW)).lanes == (LaneDue(Lane("mail", 0, 3), is_due=True, due_in=None),)
+    assert (await runs.next_due(control, zone_data=ZONE_DATA, now=NOW)).lanes == (
+        LaneDue(Lane("mail", 0, 3), is_due=True, due_in=None),
+    )
 
 
 async def test_a_paused_queue_is_left_out_and_the_others_go_on(control: Connection, database: Database) -> None:
@@ -80,7 +96,7 @@ async def test_a_paused_queue_is_left_out_and_the_others_go_on(control: Connecti
         add_run(database, add_job(database, queue, queue=queue))
     add_planned_job(database, "planned")
     database.execute("update pgcron.jobs set next_run_at = %s", (NOW,))
-    due = await runs.next_due(control, now=NOW)
+    due = await runs.next_due(control, zone_data=ZONE_DATA, now=NOW)
     assert ([lane.lane for lane in due.lanes], due.jobs_due_in) == ([DEFAULT_LANE], 0)
 
 
@@ -88,7 +104,7 @@ async def test_while_everything_is_paused_nothing_is_due(control: Connection, da
     add_planned_job(database, "planned")
     add_run(database, add_job(database, "queued"))
     database.execute("update pgcron.settings set paused = true")
-    assert await runs.next_due(control, now=NOW) == NextDue(None, ())
+    assert await runs.next_due(control, zone_data=ZONE_DATA, now=NOW) == NextDue(None, ())
 
 
 # ---------------------------------------------------------------------------------------- queues with a limit
