@@ -52,7 +52,8 @@ with candidates as materialized (
 ), claimed as (
     update pgcron.runs r
        set status = 'running', kind = j.kind, max_running = g.max_running, lane = g.lane, worker_id = %(worker_id)s,
-           started_at = coalesce(%(now)s::timestamptz, clock_timestamp())
+           started_at = coalesce(%(now)s::timestamptz, clock_timestamp()),
+           in_incident = exists (select from pgcron.incidents i where i.job_id = r.job_id and i.closed_at is null)
       from unnest(array(select id from granted), array(select max_running from granted), array(select lane from granted))
                as g(id, max_running, lane),
            pgcron.jobs j
