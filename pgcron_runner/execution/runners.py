@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from uuid import UUID
 
 from pgcron_runner.database import Database
+from pgcron_runner.execution.http.runner import HttpRunner
 from pgcron_runner.execution.live import Live
 from pgcron_runner.execution.processes import Guard
 from pgcron_runner.execution.python import PythonRunner
@@ -13,7 +14,7 @@ from pgcron_runner.execution.shell import run_shell
 from pgcron_runner.execution.sql import SqlRunner
 from pgcron_runner.execution.stop import Stop
 from pgcron_runner.logs import get_logger
-from pgcron_runner.model import Kind, Outcome, Status, Task
+from pgcron_runner.model import Kind, Outcome, Task
 
 log = get_logger(__name__)
 
@@ -30,6 +31,7 @@ class Runners:
         self._guard = guard
         self._sql = SqlRunner(database, worker_id, sessions=min(slots, _MOST_SESSIONS))
         self._python = PythonRunner(guard, threads=min(slots, 64))
+        self._http = HttpRunner()
 
     def by_kind(self) -> dict[Kind, Runner]:
         """The executor of every kind."""
@@ -37,7 +39,7 @@ class Runners:
             Kind.SHELL: self._shell,
             Kind.SQL: self._sql.run,
             Kind.PYTHON: self._python.run,
-            Kind.HTTP: _not_here,
+            Kind.HTTP: self._http.run,
         }
 
     async def close(self) -> None:
@@ -48,7 +50,3 @@ class Runners:
 
     async def _shell(self, task: Task, stop: Stop, live: Live) -> Outcome:
         return await run_shell(task, self._guard, stop, live)
-
-
-async def _not_here(task: Task, stop: Stop, live: Live) -> Outcome:
-    return Outcome(Status.FAILED, error=f"launch failed: this version of the worker cannot run {task.kind} jobs")
