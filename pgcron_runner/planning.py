@@ -15,6 +15,8 @@ from pgcron_runner.schedule import Schedule, check_timezone, parse_schedule
 # With catch-up `skip`, an occurrence found this late still counts as on time: a restart of all workers takes less.
 ON_TIME = timedelta(seconds=60)
 _TICK = timedelta(microseconds=1)
+_NOBODY_THERE = "no worker was there to start it in time", "no worker was there to start these {count} in time"
+_WAS_HELD = "it fell due while the job was paused", "these {count} fell due while the job was paused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,23 @@ def plan_job(job: DueJob, now: datetime) -> Plan:
         replace=replace,
         fired_local=None if fired_local is None else _local(job, fired_local),
     )
+
+
+def make_up(job: DueJob, since: datetime, until: datetime, now: datetime) -> Plan:
+    """The plan for what fell due in (since, until], while the job was held, by its own catch-up rule.
+
+    What has fallen due since then is accounted for, and counts as the latest. Only `runs` and `replace` are set.
+    Raises InvalidInput where the schedule cannot be read.
+    """
+    schedule = parse_schedule(job.schedule, job.timezone, name=job.name, dst_gap=job.dst_gap, dst_repeat=job.dst_repeat)
+    after = since if job.starts_at is None else max(since, job.starts_at - _TICK)
+    until, now_or_end = (at if job.ends_at is None else min(at, job.ends_at) for at in (until, now))
+    if after >= until:
+        return Plan(job.id, (), None)
+    chosen = [at for at in _caught_up(job, schedule, after, now_or_end, now) if at <= until]
+    missed = _missed(job, schedule, after, until, chosen, _WAS_HELD)
+    runs, replace = _rows(job, chosen)
+    return Plan(job.id, (*missed, *runs), None, replace=replace)
 
 
 def _plan_after_finish(job: DueJob, pause: timedelta, now: datetime) -> Plan:
@@ -131,10 +150,16 @@ def _due_runs(
     """Rows for all occurrences in (after, until]: those to run, the excluded, one `missed` row for the rest."""
     chosen = _caught_up(job, schedule, after, until, now)
     missed = _missed(job, schedule, after, until, chosen)
+    runs, replace = _rows(job, chosen)
+    return (*missed, *runs), replace
+
+
+def _rows(job: DueJob, chosen: Sequence[datetime]) -> tuple[tuple[PlannedRun, ...], tuple[int, ...]]:
+    """A row for each of these occurrences, excluded or not, and the runs to be stopped first."""
     excluded = {occurrence: days for occurrence in chosen if (days := _exclusion(job, occurrence)) is not None}
     runs, replace = _overlapped(job, [occurrence for occurrence in chosen if occurrence not in excluded])
     skipped = [PlannedRun(job.id, at, at, Status.SKIPPED, days.reason) for at, days in excluded.items()]
-    return (*missed, *skipped, *runs), replace
+    return (*skipped, *runs), replace
 
 
 def _caught_up(job: DueJob, schedule: Schedule, after: datetime, until: datetime, now: datetime) -> list[datetime]:
@@ -174,8 +199,14 @@ def _exclusion(job: DueJob, occurrence: datetime) -> ExcludedDays | None:
 
 
 def _missed(
-    job: DueJob, schedule: Schedule, after: datetime, until: datetime, chosen: Sequence[datetime]
+    job: DueJob,
+    schedule: Schedule,
+    after: datetime,
+    until: datetime,
+    chosen: Sequence[datetime],
+    why: tuple[str, str] = _NOBODY_THERE,
 ) -> list[PlannedRun]:
+    """At most one row, for all in (after, until] but the chosen; `why` says it of one, and of several."""
     if _goes_on(job) and len(chosen) == 1 and chosen[0] == job.next_run_at:
         return []  # the everyday case: the planned time itself, and nothing else has come due since
     count = schedule.count_between(after, until) - len(chosen)
@@ -189,11 +220,7 @@ def _missed(
         last = schedule.prev_before(last)
     assert first is not None
     assert last is not None
-    reason = (
-        "no worker was there to start it in time"
-        if count == 1
-        else f"no worker was there to start these {count} in time"
-    )
+    reason = why[0] if count == 1 else why[1].format(count=count)
     return [PlannedRun(job.id, first, first, Status.MISSED, reason, count, last)]
 
 

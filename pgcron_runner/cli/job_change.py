@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from datetime import datetime, timedelta
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,8 +25,6 @@ from pgcron_runner.store.catalog import Job
 
 if TYPE_CHECKING:
     from pgcron_runner.database import Connection
-
-_JUST_NOW = timedelta(seconds=1)
 
 
 def register(app: typer.Typer) -> None:
@@ -90,17 +90,22 @@ def resume(
     as_json: AsJson = False,
     dsn: Dsn = None,
 ) -> None:
-    """Go on after a pause. It starts from now; what fell due meanwhile is made up for only with --catch-up."""
+    """Go on after a pause. It starts from now; what fell due meanwhile is made up for only with --catch-up.
 
-    async def change(connection: Connection) -> tuple[Job, datetime]:
-        if not await catalog.resume_job(connection, name, catch_up=catch_up):
-            raise NotFound(f"There is no job named {name!r}. See: pgcron-runner job list")
-        return await find_job(connection, name), await catalog.read_clock(connection)
+    That works as well when the pause has ended by itself.
+    """
 
-    job, now = with_database(dsn, change)
+    async def change(connection: Connection) -> tuple[Job, datetime, _MadeUp | None]:
+        async with connection.transaction():
+            made_up = await _make_up(connection, name) if catch_up else None
+            if not await catalog.resume_job(connection, name, catch_up=catch_up):
+                raise NotFound(f"There is no job named {name!r}. See: pgcron-runner job list")
+        return await find_job(connection, name), await catalog.read_clock(connection), made_up
+
+    job, now, made_up = with_database(dsn, change)
     following = next_run_at(job, now)
     if as_json:
-        print_json({"name": name, "enabled": True, "next_run_at": following, "counts_from": job.anchored_at})
+        print_json({"name": name, "enabled": True, "next_run_at": following, "caught_up": made_up})
         return
     when = (
         f"next at {local(following, zone_of(job.timezone))}, {relative(following, now)}"
@@ -108,11 +113,46 @@ def resume(
         else "it is never due by itself"
     )
     say(f"Job {clean(name)} is enabled: {when}.")
-    if catch_up and job.anchored_at < now - _JUST_NOW:
-        since = local(job.anchored_at, zone_of(job.timezone))
-        say(f"What fell due since {since} is caught up by the job's rule, catch_up {job.catch_up}.")
-    elif catch_up:
-        say("It was not paused, so there is nothing to catch up.")
+    if catch_up:
+        say(_what_was_made_up(job, made_up))
+
+
+@dataclass(frozen=True, slots=True)
+class _MadeUp:
+    """What became of the times after `since`, up to `until`, during which a job was held."""
+
+    since: datetime
+    until: datetime
+    queued: int
+    skipped: int
+    missed: int
+
+
+async def _make_up(connection: Connection, name: str) -> _MadeUp | None:
+    """Writes the rows of what fell due while a job was held; None where it was not. It stays locked."""
+    # Here, because it brings the driver, which takes longer to load than most commands take to run.
+    from pgcron_runner.planning import make_up
+    from pgcron_runner.store import jobs
+
+    held = await jobs.lock_held_job(connection, name)
+    if held is None or held.since is None:
+        return None
+    plan = make_up(held.job, held.since, held.until, held.now)
+    await jobs.insert_planned_runs(connection, [plan], now=held.now)
+    if plan.replace:
+        await jobs.request_replacement(connection, plan.replace)
+    states = Counter(run.status for run in plan.runs)
+    missed = sum(run.missed_count or 0 for run in plan.runs)
+    return _MadeUp(held.since, held.until, states[Status.QUEUED], states[Status.SKIPPED], missed)
+
+
+def _what_was_made_up(job: Job, made_up: _MadeUp | None) -> str:
+    if made_up is None:
+        return "It was not paused, so there is nothing to catch up."
+    since, until = (local(at, zone_of(job.timezone)) for at in (made_up.since, made_up.until))
+    counts = ((made_up.queued, "queued"), (made_up.skipped, "skipped"), (made_up.missed, "missed"))
+    told = ", ".join(f"{count} {what}" for count, what in counts if count)
+    return f"Paused from {since} to {until}: {told or 'nothing fell due'} (catch_up {job.catch_up})."
 
 
 def run(

@@ -164,13 +164,19 @@ class _Story:
             return "problem", (told,)
         since = self._at(job.anchored_at)
         if not job.enabled:
-            return "disabled", (f"The job is disabled, since {since}. To go on: pgcron-runner job resume.",)
+            told = f"The job is disabled, since {since}. To go on: pgcron-runner job resume."
+            return "disabled", (told, *self._can_be_made_up(at))
         if job.paused_until is not None and at < job.paused_until:
-            return "paused", (f"The job is paused, from {since} until {self._at(job.paused_until)}.",)
+            is_or_was = "is" if job.paused_until > self.now else "was"
+            told = f"The job {is_or_was} paused, from {since} until {self._at(job.paused_until)}."
+            return "paused", (told, *self._can_be_made_up(at))
         days = excluded_on(self.around.excluded, at.astimezone(check_timezone(job.timezone)).date())
         if days is not None:
             return "excluded", (f"It falls on an excluded day: {days.reason}.",)
         return None
+
+    def _can_be_made_up(self, at: datetime) -> tuple[str, ...]:
+        return ("job resume --catch-up makes up for it.",) if at <= self.now else ()
 
     def _pruned(self, at: datetime) -> tuple[str, ...]:
         if at >= self.now - self.around.keep_for:

@@ -286,16 +286,16 @@ async def read_job(connection: Connection, name: str) -> Job | None:
 
 
 async def pause_job(
-    connection: Connection, name: str, *, until: datetime | None
+    connection: Connection, name: str, *, until: datetime | None, now: datetime | None = None
 ) -> tuple[bool, datetime | None] | None:
     """Pauses a job until an instant, or disables it; enabled and paused_until as they are then. None: no such job."""
-    cursor = await connection.execute(query("pause_job"), {"name": name, "until": until})
+    cursor = await connection.execute(query("pause_job"), {"name": name, "until": until, "now": now})
     row = await cursor.fetchone()
     return None if row is None else (row[0], row[1])
 
 
 async def resume_job(connection: Connection, name: str, *, catch_up: bool = False, now: datetime | None = None) -> bool:
-    """Enables a job and ends its pause; with `catch_up` the pause counts as downtime. False: there is no such job."""
+    """Enables a job and ends its pause; `catch_up`: it has been made up for. False: there is no such job."""
     cursor = await connection.execute(query("resume_job"), {"name": name, "catch_up": catch_up, "now": now})
     return await cursor.fetchone() is not None
 

@@ -22,6 +22,16 @@ class Lane:
     max_running: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class HeldJob:
+    """A locked job, the time to plan by, and when it was held: after `since`, up to `until`. None: it was not."""
+
+    job: DueJob
+    now: datetime
+    since: datetime | None
+    until: datetime
+
+
 async def lock_due_jobs(
     connection: Connection, *, zone_data: str, limit: int, now: datetime | None = None
 ) -> list[tuple[DueJob, datetime]]:
@@ -32,6 +42,13 @@ async def lock_due_jobs(
     given = {"zone_data": zone_data, "limit": limit, "now": now}
     cursor = await connection.execute(query("due_jobs"), given, binary=True)
     return [(_due_job(row), row[26]) for row in await cursor.fetchall()]
+
+
+async def lock_held_job(connection: Connection, name: str, *, now: datetime | None = None) -> HeldJob | None:
+    """Locks a job that is to be resumed; None: there is no such job."""
+    cursor = await connection.execute(query("lock_held_job"), {"name": name, "now": now})
+    row = await cursor.fetchone()
+    return None if row is None else HeldJob(_due_job(row), row[26], row[27], row[28])
 
 
 def _due_job(row: Sequence[Any]) -> DueJob:

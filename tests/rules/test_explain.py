@@ -185,6 +185,14 @@ def test_it_was_not_due_then() -> None:
         ({"anchored_at": NOW - HOUR}, DUE, "before_edited", "edited, enabled, paused or resumed at 2027-01-10 12:00"),
         ({"enabled": False}, DUE, "disabled", "The job is disabled, since 2027-01-01 01:00:00+01:00."),
         ({"paused_until": NOW + DAY}, DUE, "paused", "paused, from 2027-01-01 01:00:00+01:00 until 2027-01-11"),
+        ({"paused_until": NOW + DAY}, DUE, "paused", "is paused, from"),
+        (
+            {"paused_until": NOW - MINUTE},
+            DUE,
+            "paused",
+            "The job was paused, from 2027-01-01 01:00:00+01:00 until 2027",
+        ),
+        ({"paused_until": NOW - MINUTE}, DUE, "paused", "job resume --catch-up makes up for it."),
         ({"starts_at": NOW}, DUE, "before_starts_at", "Its starts_at is later: 2027-01-10 13:00:00+01:00."),
         ({"ends_at": DUE - DAY}, DUE, "after_ends_at", "Its ends_at is earlier: 2027-01-09 10:00:00+01:00."),
         ({"problem": "schedule: no"}, DUE, "problem", "until it is edited: schedule: no"),
@@ -203,6 +211,11 @@ def test_why_there_is_no_run(job: dict[str, Any], at: datetime, verdict: str, se
     explanation = told(at=at, **job)
     assert explanation.verdict == verdict
     assert sentence in " ".join(explanation.sentences)
+
+
+def test_what_is_still_to_come_in_a_pause_cannot_be_made_up_for_yet() -> None:
+    sentences = told(at=DUE + DAY, paused_until=NOW + 2 * DAY).sentences
+    assert sentences[-1] == "The job is paused, from 2027-01-01 01:00:00+01:00 until 2027-01-12 13:00:00+01:00."
 
 
 def test_an_excluded_day() -> None:

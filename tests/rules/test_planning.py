@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from pgcron_runner.model import CatchUp, DstRepeat, DueJob, ExcludedDays, Overlap, Status
-from pgcron_runner.planning import plan_job
+from pgcron_runner.planning import make_up, plan_job
 
 
 def at(text: str) -> datetime:
@@ -262,6 +262,28 @@ def test_the_second_pass_of_a_repeated_hour_fires_although_its_local_time_has_fi
     first, second = (datetime(2027, 10, 31, hour, 30, tzinfo=UTC) for hour in (0, 1))
     again = replace(berlin, fired_until=first, fired_local=datetime.fromisoformat("2027-10-31T02:30"))
     assert [run.scheduled_for for run in plan_job(again, second).runs] == [second]
+
+
+def test_making_up_for_a_pause_keeps_to_its_bounds_and_to_those_of_the_job() -> None:
+    held = job(planned=False, catch_up=CatchUp.ALL, overlap=Overlap.ALLOW)
+    bounds = at("09:00:00"), at("12:00:00") - timedelta(microseconds=1), at("14:30:00")
+    assert [run.scheduled_for for run in make_up(held, *bounds).runs] == [at("10:00:00"), at("11:00:00")]
+    [later] = make_up(replace(held, starts_at=at("11:00:00")), *bounds).runs
+    assert later.scheduled_for == at("11:00:00")
+    assert make_up(replace(held, starts_at=at("11:30:00")), *bounds).runs == ()
+    [earlier] = make_up(replace(held, ends_at=at("10:00:00")), *bounds).runs
+    assert earlier.scheduled_for == at("10:00:00")
+    assert make_up(replace(held, schedule="@manual"), *bounds).runs == ()
+    assert make_up(after_finish(planned=False), *bounds).runs == ()
+
+
+def test_what_is_made_up_for_is_excluded_and_in_the_way_as_ever() -> None:
+    held = job(planned=False, catch_up=CatchUp.ALL, running_run_ids=(4,))
+    bounds = at("09:00:00"), at("11:30:00"), at("11:30:00")
+    reasons = [run.reason for run in make_up(held, *bounds).runs]
+    assert reasons == ["overlap: run 4 is still running"] * 2
+    holiday = replace(held, excluded=(ExcludedDays("holidays", date(2026, 3, 1), date(2026, 3, 1)),))
+    assert {run.reason for run in make_up(holiday, *bounds).runs} == {"calendar holidays"}
 
 
 def test_a_plan_remembers_the_local_time_of_what_it_fired() -> None:
