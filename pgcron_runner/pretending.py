@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -33,6 +33,10 @@ class PretendedRun:
     def is_cancelled(self) -> bool:
         """For `run.cancelled`, and so are the others for theirs."""
         return self.cancelled
+
+    def merging(self) -> AbstractContextManager[object]:
+        """Nobody else is there."""
+        return nullcontext()
 
     def progress(self, line: str) -> None:
         """Keeps the last."""

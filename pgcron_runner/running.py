@@ -11,7 +11,7 @@ import json
 import os
 import signal
 import threading
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -20,7 +20,8 @@ from pgcron_runner.errors import PgcronError
 
 TYPE_CHECKING = False  # typing's own takes 5 ms to import
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+    from contextlib import AbstractContextManager
     from typing import Any, Protocol
 
     class Context(Protocol):
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         @property
         def state(self) -> Any: ...
         def is_cancelled(self) -> bool: ...
+        def merging(self) -> AbstractContextManager[object]: ...
         def progress(self, line: str) -> None: ...
         def save(self, text: str) -> None: ...
         def run_after(self, text: str) -> None: ...
@@ -132,16 +134,18 @@ class Run:
         """Keeps a JSON value for the next attempt or slice, also where this process is killed in the next moment.
 
         `run.save(cursor=4711)` adds to the object that is there, `run.save({"cursor": 4711})` replaces it, and
-        `run.save({})` forgets. At most 1 MiB. Raises NotKept.
+        `run.save({})` forgets. Several threads and processes of a run may add at once. At most 1 MiB. Raises NotKept.
         """
         here = _here()
         if state is _NOTHING:
-            state = _merged(self.state, values)
+            with here.merging():
+                here.save(_state_json(_merged(self.state, values)))
         elif values:
             raise NotKept("run.save() takes a whole state or names with values, not both")
         elif state is None:
             raise NotKept("run.save(None) keeps nothing; run.save({}) forgets what is there")
-        here.save(_json_of("state", state, example="run.save(cursor=4711)"))
+        else:
+            here.save(_state_json(state))
 
     def run_after(
         self, delay: str | float | timedelta = 0, job: str | None = None, args: dict[str, Any] | None = None
@@ -181,6 +185,10 @@ def _merged(state: Any, values: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(state, dict):
         raise NotKept(f"run.save(name=value) adds to an object, but the state is {json.dumps(state)[:100]}")
     return state | values
+
+
+def _state_json(state: Any) -> str:
+    return _json_of("state", state, example="run.save(cursor=4711)")
 
 
 def _json_of(name: str, value: Any, *, example: str) -> str:
@@ -247,6 +255,14 @@ class RunFiles:
         # That a disk is full must not end the work because of this.
         with suppress(OSError):
             self._progress.write(line.encode("utf-8", "backslashreplace"))
+
+    @contextmanager
+    def merging(self) -> Iterator[None]:
+        import fcntl
+
+        with open(f"{self._paths[STATE]}.lock", "ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
 
     def save(self, text: str) -> None:
         self._replace(STATE, text)

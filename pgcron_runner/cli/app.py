@@ -10,6 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from pgcron_runner import __version__
+from pgcron_runner.cli import step
 from pgcron_runner.cli.commands import add_commands
 from pgcron_runner.cli.options import Unchanged, WrongUse, examples
 from pgcron_runner.cli.output import clean
@@ -35,6 +36,8 @@ def run(arguments: Sequence[str]) -> int:
     try:
         for argument in arguments:
             argument.encode()
+        if list(arguments[:1]) == ["step"]:
+            return step.main(arguments[1:])
         app = build_app(arguments, rich_help=sys.stdout.isatty())
         code = app(list(arguments), prog_name=_PROGRAM, standalone_mode=False)
         sys.stdout.flush()

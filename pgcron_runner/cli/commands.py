@@ -37,6 +37,7 @@ _PLACES: Final = (
     _Place("chain", "Work", group=("chains",), help="Jobs that run after other jobs."),
     _Place("backfill", "Work", "backfill", "backfill"),
     _Place("next", "Work", "schedules", "next_times"),
+    _Place("step", "Work", "step", "step"),
     _Place("explain", "Watch", "explain", "explain"),
     _Place("doctor", "Watch", "doctor", "doctor"),
     _Place("workers", "Watch", "workers", "workers"),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -21,12 +22,13 @@ from pgcron_runner.running import CONTEXT
 class InsideRun:
     """The run of one function: see running.Context. Its methods are called in any thread."""
 
-    __slots__ = ("_live", "_next_runs", "_result", "_stop", "_task")
+    __slots__ = ("_live", "_lock", "_next_runs", "_result", "_stop", "_task")
 
     def __init__(self, task: Task, stop: Stop, live: Live) -> None:
         self._task = task
         self._stop = stop
         self._live = live
+        self._lock = threading.Lock()
         self._next_runs: tuple[NextRun, ...] = ()
         self._result: Any = None
 
@@ -58,6 +60,10 @@ class InsideRun:
         """Whether it was asked to stop."""
         return self._stop.reason is not None
 
+    def merging(self) -> AbstractContextManager[object]:
+        """One at a time."""
+        return self._lock
+
     def progress(self, line: str) -> None:
         """For people, at once."""
         self._live.progress = parse_progress(line)
@@ -68,7 +74,8 @@ class InsideRun:
 
     def run_after(self, text: str) -> None:
         """For when this run has succeeded."""
-        self._next_runs += (next_run_of(json.loads(text), where="run.run_after()"),)
+        with self._lock:
+            self._next_runs += (next_run_of(json.loads(text), where="run.run_after()"),)
 
     def result(self, text: str) -> None:
         """For where the function returns nothing."""
