@@ -34,9 +34,9 @@ In a job's command:
 
 The same without this program, as any language can do it:
 
-  jq .cursor "$PGCRON_STATE"                (no such file: nothing was saved)
+  jq .cursor "$PGCRON_STATE"                (no file: nothing was saved)
   echo '{"cursor": 1000}' > "$PGCRON_STATE.new"
-  mv "$PGCRON_STATE.new" "$PGCRON_STATE"    (so that it is never seen half written)
+  mv "$PGCRON_STATE.new" "$PGCRON_STATE"    (never seen half written)
   echo '40 copied' >> "$PGCRON_PROGRESS"
   echo '{"rows": 1000}' > "$PGCRON_RESULT"
   echo '{"job": "report", "after": "10s"}' >> "$PGCRON_NEXT"
