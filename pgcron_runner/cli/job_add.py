@@ -43,6 +43,8 @@ _EXAMPLES = examples(
     "    --shell /usr/local/bin/backup --timeout 2h --attempts 3",
     "pgcron-runner job add report --schedule '@every 15m' --timezone UTC \\",
     """    --python myapp.reports:send --args '{"kind": "short"}'""",
+    "pgcron-runner job add refresh --schedule '*/5 * * * *' --timezone UTC \\",
+    """    --http https://api.example.org/refresh --args '{"method": "POST"}'""",
 )
 
 
@@ -57,6 +59,7 @@ def add(
     shell: Annotated[str | None, d.SHELL] = None,
     sql: Annotated[str | None, d.SQL] = None,
     python: Annotated[str | None, d.PYTHON] = None,
+    http: Annotated[str | None, d.HTTP] = None,
     args: Annotated[str, d.ARGS] = "{}",
     schedule: Annotated[str, d.SCHEDULE],
     timezone: Annotated[str | None, timezone_option(rich_help_panel=d.WHEN)] = None,
@@ -94,7 +97,9 @@ def add(
 
     Durations are written as 90s, 15m, 1h30m or 7 days.
     """
-    kind, command = d.what_to_run(shell, sql, python)
+    kind, command = d.what_to_run(shell, sql, python, http)
+    keywords = parse_object(args, field="args")
+    d.check_args(kind, command, keywords)
     zone_name = required_timezone(timezone)
     d.check_name(name)
     parse_schedule(schedule, zone_name, name=name, dst_gap=dst_gap, dst_repeat=dst_repeat)
@@ -105,7 +110,7 @@ def add(
         name=name,
         kind=kind.value,
         command=command,
-        args=json.dumps(parse_object(args, field="args")),
+        args=json.dumps(keywords),
         schedule=schedule,
         timezone=zone_name,
         enabled=not disabled,
@@ -157,7 +162,12 @@ def _insert(job: NewJob, dsn: str | None, zone: ZoneInfo, *, as_json: bool) -> N
         say(f"Added job {clean(job.name)} (id {job_id}).")
     if slots and not as_json:
         print_slots(slots, zone, anchored_at)
-    remarks = (zone_note(job.timezone), _remark(job, has_times=bool(slots)), *clock_changes(rule, after))
+    remarks = (
+        d.remark_on(job.kind, job.command),
+        zone_note(job.timezone),
+        _remark(job, has_times=bool(slots)),
+        *clock_changes(rule, after),
+    )
     for remark in remarks:
         if remark:
             note(f"Note: {remark}.")

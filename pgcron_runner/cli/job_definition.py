@@ -23,7 +23,7 @@ _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _UNSTORABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
-_WHAT, WHEN, _WHERE = "What (one of the first three)", "When", "Where and how"
+_WHAT, WHEN, _WHERE = "What (one of the first four)", "When", "Where and how"
 _CLASH, _RETRY, _LIMITS = "When runs meet, or nobody was there", "When it fails", "Limits"
 
 
@@ -39,6 +39,7 @@ def _duration(flag: str, panel: str, text: str, **more: Any) -> Any:
 SHELL = _option("--shell", "CMD", _WHAT, "A line for /bin/sh.")
 SQL = _option("--sql", "SQL", _WHAT, "Statements: one transaction, exactly once.")
 PYTHON = _option("--python", "MODULE:FUNCTION", _WHAT, "A function of yours.")
+HTTP = _option("--http", "URL", _WHAT, "A URL to call; method, headers, body and more go into --args.")
 ARGS = _option("--args", "JSON", _WHAT, "A JSON object: keywords of a function, settings of the other kinds.")
 SCHEDULE = _option("--schedule", "SCHEDULE", WHEN, "Five cron fields, @daily, @every 15m, @manual; see README.")
 TIMEZONE = _option("--timezone", "ZONE", WHEN, "IANA name of the zone that the schedule is read in.")
@@ -75,19 +76,43 @@ WORKING_DIR = _option("--working-dir", "FOLDER", _WHERE, "Where the command star
 TAG = _option("--tag", "WORD", _WHERE, "For searching; may be repeated.")
 
 
-def what_to_run(shell: str | None, sql: str | None, python: str | None) -> tuple[Kind, str]:
-    given = [
-        (kind, text) for kind, text in ((Kind.SHELL, shell), (Kind.SQL, sql), (Kind.PYTHON, python)) if text is not None
-    ]
+def what_to_run(shell: str | None, sql: str | None, python: str | None, http: str | None) -> tuple[Kind, str]:
+    """What a job is to run, which must be one thing."""
+    said = ((Kind.SHELL, shell), (Kind.SQL, sql), (Kind.PYTHON, python), (Kind.HTTP, http))
+    given = [(kind, text) for kind, text in said if text is not None]
     if len(given) != 1:
         how_many = "say what to run" if not given else "say only one thing to run"
-        raise WrongUse(f"kind: {how_many}: --shell, --sql or --python. For example: --sql 'analyze'")
+        raise WrongUse(f"kind: {how_many}: --shell, --sql, --python or --http. For example: --sql 'analyze'")
     kind, text = given[0]
     if not text.strip():
         raise InvalidInput(kind.value, text, "is empty", example="--shell /usr/local/bin/backup")
     if kind is Kind.PYTHON and not _FUNCTION.fullmatch(text.strip()):
         raise InvalidInput("python", text, "does not name a function", example="myapp.reports:send_daily")
+    if kind is Kind.HTTP:
+        text = text.strip()
+        check_args(kind, text, {})
     return kind, text
+
+
+def check_args(kind: str, command: str, args: dict[str, Any]) -> None:
+    """Raises InvalidInput where a worker could not launch this."""
+    if kind == Kind.HTTP:
+        from pgcron_runner.execution.http.definition import read_definition
+
+        read_definition(command, args, field="http")
+
+
+def remark_on(kind: str, command: str) -> str | None:
+    """What somebody should know who lets this be run."""
+    if kind == Kind.HTTP:
+        from pgcron_runner.execution.http.urls import parse_url
+
+        if parse_url(command).password:
+            return (
+                "whoever may read pgcron.jobs can read the password in this URL; headers can be taken from the "
+                """worker's environment: --args '{"headers": {"Authorization": "Basic env:API_LOGIN"}}'"""
+            )
+    return None
 
 
 def check_name(name: str) -> None:

@@ -84,6 +84,7 @@ def edit(
     shell: Annotated[str | None, d.SHELL] = None,
     sql: Annotated[str | None, d.SQL] = None,
     python: Annotated[str | None, d.PYTHON] = None,
+    http: Annotated[str | None, d.HTTP] = None,
     args: Annotated[str | None, d.ARGS] = None,
     schedule: Annotated[str | None, d.SCHEDULE] = None,
     timezone: Annotated[str | None, d.TIMEZONE] = None,
@@ -159,9 +160,9 @@ def _changes(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     """Columns and their new values, checked as far as that needs no job; and apart the bounds, which need its zone."""
     bounds: dict[str, str] = {key: given.pop(key) for key in ("starts_at", "ends_at") if key in given}
     changes: dict[str, Any] = {}
-    command = {key: given.pop(key, None) for key in ("shell", "sql", "python")}
+    command = {key: given.pop(key, None) for key in ("shell", "sql", "python", "http")}
     if any(text is not None for text in command.values()):
-        kind, text = d.what_to_run(command["shell"], command["sql"], command["python"])
+        kind, text = d.what_to_run(**command)
         changes |= {"kind": kind.value, "command": text}
     if given.pop("disabled", False):
         changes["enabled"] = False
@@ -224,6 +225,8 @@ def _edited(before: Job, changes: dict[str, Any], bounds: dict[str, str]) -> Job
     """The job as it will be. Raises InvalidInput where its parts do not fit together."""
     after = replace(before, **changes)
     parse_rule(rule_of(after))
+    if changes.keys() & {"kind", "command", "args"}:
+        d.check_args(after.kind, after.command, after.args)
     zone = zone_of(after.timezone)
     starts, ends = d.bounds(bounds.get("starts_at"), bounds.get("ends_at"), zone)
     after = replace(after, starts_at=starts or after.starts_at, ends_at=ends or after.ends_at)
@@ -259,6 +262,8 @@ def _tell(edit: _Edit, *, as_json: bool) -> None:
         if set(changed) & {*_WHEN, "exclude"}:
             _print_times("Next times before", edit.slots_before, edit.before, edit.now)
             _print_times("Next times now", edit.slots_after, edit.after, edit.now)
+    if "command" in changed and (remark := d.remark_on(edit.after.kind, edit.after.command)):
+        note(f"Note: {remark}.")
     if set(changed) & set(_WHEN):
         for remark in (zone_note(edit.after.timezone), *clock_changes(rule_of(edit.after), edit.now)):
             if remark:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -134,3 +135,38 @@ def test_its_times_count_from_the_clock_of_the_database(cli: Cli, database: Data
     anchor = database.value("select anchored_at from pgcron.jobs")
     first = datetime.strptime(result.lines[2][4:24], "%Y-%m-%d %H:%M:%SZ").replace(tzinfo=UTC)
     assert timedelta(0) < first - anchor <= timedelta(hours=1)
+
+
+def test_an_http_job_is_a_url_and_its_args(cli: Cli, database: Database) -> None:
+    args = '{"headers": {"Authorization": "Bearer env:API_TOKEN"}, "json": {"a": 1}, "expect": ["2xx", 409]}'
+    result = cli("job", "add", "hook", *ADD, "--http", " https://api.example.org/x ", "--args", args)
+    assert (result.code, result.err) == (0, "")
+    written = row(database, "hook")
+    assert (written["kind"], written["command"]) == ("http", "https://api.example.org/x")
+    assert written["args"] == json.loads(args)
+
+
+def test_a_password_in_a_url_is_warned_of_and_not_repeated(cli: Cli) -> None:
+    result = cli("job", "add", "hook", *ADD, "--http", "https://user:pa55word@api.example.org/x")
+    assert result.code == 0
+    assert result.err.startswith("Note: whoever may read pgcron.jobs can read the password in this URL")
+    assert "pa55word" not in result.out + result.err
+
+
+@pytest.mark.parametrize(
+    ("url", "args", "sentence"),
+    [
+        ("ftp://u:pa55word@host/", "{}", "Error: http: 'ftp://host/' is of the scheme ftp, not http or https."),
+        ("example.org/x", "{}", "Error: http: 'example.org/x' names no scheme."),
+        ("http://169.254.169.254/", "{}", "leads to an address that is never called: 169.254.169.254 is link-local"),
+        ("http://a/", '{"header": {}}', "args: 'header' is no setting of an http job; the nearest is 'headers'."),
+        ("http://a/", '{"expect": "ok"}', "Error: args.expect: 'ok' is neither a status from 200 to 599 nor a class"),
+        (" ", "{}", "Error: http: ' ' is empty."),
+    ],
+)  # fmt: skip
+def test_an_http_job_that_no_worker_could_launch_is_not_added(url: str, args: str, sentence: str, offline: Cli) -> None:
+    result = offline("job", "add", "hook", *ADD, "--http", url, "--args", args)
+    assert result.code == 2
+    assert sentence in result.err
+    assert "For example: " in result.err
+    assert "pa55word" not in result.err

@@ -60,6 +60,27 @@ def test_what_was_said_can_be_cleared(cli: Cli, database: Database) -> None:
     assert "clear: 'schedule' cannot be cleared" in cli("job", "edit", "job", "--clear", "schedule").err
 
 
+def test_an_http_job_is_checked_as_the_whole_that_it_becomes(cli: Cli, database: Database) -> None:
+    add_job(database, kind="http", command="https://a.example.org/", args={"method": "PUT"})
+    result = cli("job", "edit", "job", "--args", '{"verfy": false}')
+    assert (result.code, "args: 'verfy' is no setting of an http job; the nearest is 'verify'" in result.err) == (
+        2,
+        True,
+    )
+    result = cli("job", "edit", "job", "--http", "https://u:pa55word@b.example.org/x")
+    assert result.code == 0
+    assert result.err.startswith("Note: whoever may read pgcron.jobs can read the password in this URL")
+    assert row(database)["args"] == {"method": "PUT"}
+    result = cli("job", "edit", "job", "--args", '{"headers": {"Authorization": "x"}}')
+    assert (result.code, "is there as well as a user in the URL" in result.err) == (2, True)
+    assert cli("job", "edit", "job", "--shell", "true", "--args", '{"argv": ["true"]}').code == 0
+
+
+def test_an_http_job_that_is_wrong_already_can_be_changed_elsewhere(cli: Cli, database: Database) -> None:
+    add_job(database, kind="http", command="https://a.example.org/", args={"header": {}})
+    assert cli("job", "edit", "job", "--timeout", "5m").code == 0
+
+
 def test_an_edit_can_disable(cli: Cli, database: Database) -> None:
     job_id = add_job(database)
     add_run(database, job_id)
@@ -90,6 +111,8 @@ def test_nothing_to_change(cli: Cli, database: Database) -> None:
         (("--timeout", "5"), "timeout: '5' has no unit"),
         (("--shell", "a", "--sql", "b"), "say only one thing to run"),
         (("--env", "LEVEL"), "env: 'LEVEL' has no value"),
+        (("--http", "ftp://a/"), "http: 'ftp://a/' is of the scheme ftp"),
+        (("--http", "http://a/", "--sql", "b"), "say only one thing to run: --shell, --sql, --python or --http"),
         (("--exclude", "a b"), "exclude: 'a b'"),
         (("--starts-at", "soon"), "starts-at: 'soon' is not a date and time"),
         (("--max-running", "2", "--overlap", "skip"), "max-running: 2 needs overlap allow"),
