@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pgcron_runner.execution.live import Live
 from pgcron_runner.execution.output import storable
@@ -19,6 +20,16 @@ Runner = Callable[[Task, Stop, Live], Awaitable[Outcome]]
 """Runs one task; ends in time when it is asked to stop; never raises for what the job does."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Going:
+    """A run that goes on. `due_at`: when its timeout is over, on the loop's clock."""
+
+    task: Task
+    stop: Stop
+    live: Live
+    due_at: float
+
+
 class Execute:
     """The duty: what is running, and what has ended and is not recorded yet. Both are in hand: leased and locked.
 
@@ -28,9 +39,9 @@ class Execute:
     def __init__(self, runners: Mapping[Kind, Runner], on_finished: Callable[[], None]) -> None:
         self._runners = runners
         self._on_finished = on_finished
-        self._running: dict[int, tuple[Task, Stop, Live]] = {}
+        self._running: dict[int, _Going] = {}
         self._asyncio_tasks: set[asyncio.Task[None]] = set()
-        self._all_recorded = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
         self.unrecorded: dict[int, Finished] = {}
         self._written: set[int] = set()
 
@@ -44,38 +55,41 @@ class Execute:
         """All runs in hand."""
         return [*self._running, *self.unrecorded]
 
+    @property
+    def tasks(self) -> list[Task]:
+        """The same, with what their jobs say."""
+        going = [going.task for going in self._running.values()]
+        return going + [finished.task for finished in self.unrecorded.values()]
+
     def locked_jobs(self) -> list[LockedJob]:
         """The job locks that the runs in hand call for, one for each run."""
-        tasks = [task for task, _, _ in self._running.values()]
-        tasks += [finished.task for finished in self.unrecorded.values()]
-        return [LockedJob(task.job_id, task.exclusive) for task in tasks]
+        return [LockedJob(task.job_id, task.exclusive) for task in self.tasks]
 
     def start(self, tasks: Iterable[Task]) -> None:
         """Starts claimed runs; never waits."""
+        now, earliest = asyncio.get_running_loop().time(), math.inf
         for task in tasks:
-            stop, live = Stop(), Live()
-            self._running[task.run_id] = (task, stop, live)
-            running = asyncio.create_task(self._run(task, stop, live), name=f"run {task.run_id}")
+            going = _Going(task, Stop(), Live(), now + task.timeout.total_seconds())
+            earliest = min(earliest, going.due_at)
+            self._running[task.run_id] = going
+            running = asyncio.create_task(self._run(going), name=f"run {task.run_id}")
             self._asyncio_tasks.add(running)
             running.add_done_callback(self._asyncio_tasks.discard)
+        self._set_timer(earliest)
 
     def live(self) -> dict[int, Live]:
         """What each running run has said so far."""
-        return {run_id: live for run_id, (_, _, live) in self._running.items()}
+        return {run_id: going.live for run_id, going in self._running.items()}
 
     def stop(self, run_ids: Iterable[int], reason: StopReason, *, now: bool = False) -> None:
         """Asks running runs to end; those that have ended already stay as they are."""
         for run_id in run_ids:
-            if (found := self._running.get(run_id)) is not None:
-                found[1].request(reason, now=now)
+            if (going := self._running.get(run_id)) is not None:
+                going.stop.request(reason, now=now)
 
     def stop_all(self, reason: StopReason, *, now: bool = False) -> None:
         """Asks everything that is running to end."""
         self.stop(list(self._running), reason, now=now)
-
-    def stop_jobs(self, job_ids: set[int], reason: StopReason, *, now: bool = False) -> None:
-        """Asks the runs of some jobs to end."""
-        self.stop([run_id for run_id, (task, _, _) in self._running.items() if task.job_id in job_ids], reason, now=now)
 
     def written(self, batch: Iterable[Finished]) -> None:
         """The states of these are written, or were found to be somebody else's; their locks are still in hand."""
@@ -95,24 +109,17 @@ class Execute:
         for run_id in run_ids:
             self.unrecorded.pop(run_id, None)
             self._written.discard(run_id)
-        if not self.unrecorded:
-            self._all_recorded.set()
 
     async def wait_until_idle(self) -> None:
         """Until nothing is running any more; what has ended may still be unrecorded."""
         while self._asyncio_tasks:
             await asyncio.wait(list(self._asyncio_tasks))
 
-    async def wait_until_recorded(self) -> None:
-        """Until every end is written, or was found to be somebody else's."""
-        while self.unrecorded:
-            self._all_recorded.clear()
-            await self._all_recorded.wait()
-
-    async def _run(self, task: Task, stop: Stop, live: Live) -> None:
+    async def _run(self, going: _Going) -> None:
+        task = going.task
         outcome = Outcome(Status.FAILED, reason="the worker was torn down")
         try:
-            outcome = await self._outcome(task, stop, live)
+            outcome = await self._outcome(task, going.stop, going.live)
         finally:
             del self._running[task.run_id]
             self.unrecorded[task.run_id] = Finished(task, outcome)
@@ -121,7 +128,6 @@ class Execute:
     async def _outcome(self, task: Task, stop: Stop, live: Live) -> Outcome:
         if stop.reason is not None:
             return _stopped(Outcome(Status.FAILED), stop.reason, task)
-        timer = asyncio.get_running_loop().call_later(task.timeout.total_seconds(), stop.request, StopReason.TIMEOUT)
         try:
             outcome = await self._runners[task.kind](task, stop, live)
         except (Exception, SystemExit, KeyboardInterrupt, asyncio.CancelledError) as error:
@@ -132,9 +138,22 @@ class Execute:
                 "execution_failed", job=task.job_name, run=task.run_id, consequence="the run is recorded as failed"
             )
             outcome = Outcome(Status.FAILED, error=storable(f"pgcron-runner itself failed: {error!r}"))
-        finally:
-            timer.cancel()
         return outcome if stop.reason is None else _stopped(outcome, stop.reason, task)
+
+    def _set_timer(self, at: float) -> None:
+        """One for all runs, at the earliest: a timer of its own for each was a tenth of the work of a busy worker."""
+        if at < math.inf and (self._timer is None or at < self._timer.when()):
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = asyncio.get_running_loop().call_at(at, self._stop_the_late)
+
+    def _stop_the_late(self) -> None:
+        now, self._timer = asyncio.get_running_loop().time(), None
+        going = list(self._running.values())
+        for late in going:
+            if late.due_at <= now:
+                late.stop.request(StopReason.TIMEOUT)
+        self._set_timer(min((going.due_at for going in going if going.due_at > now), default=math.inf))
 
 
 def _is_torn_down(error: BaseException) -> bool:
@@ -148,6 +167,7 @@ _REASONS = {
     StopReason.TIMEOUT: "it took longer than its timeout",
     StopReason.DRAIN: "its worker was stopped",
     StopReason.LEASE: "its worker could not renew the lease",
+    StopReason.MEMORY: "out of memory",
 }
 
 
@@ -159,5 +179,6 @@ def _stopped(outcome: Outcome, reason: StopReason, task: Task) -> Outcome:
     if reason is StopReason.TIMEOUT:
         words = f"{words} of {task.timeout}"
     if outcome.reason:
-        words = f"{words}; {outcome.reason}"
+        # Who measured the memory has put it better.
+        words = outcome.reason if reason is StopReason.MEMORY else f"{words}; {outcome.reason}"
     return replace(outcome, status=reason.status, reason=words)

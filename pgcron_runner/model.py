@@ -86,6 +86,7 @@ class StopReason(StrEnum):
     TIMEOUT = "timeout"
     DRAIN = "drain"
     LEASE = "lease"
+    MEMORY = "memory"
 
     @property
     def status(self) -> Status:
@@ -97,6 +98,7 @@ _STATUS_OF_STOP = {
     StopReason.TIMEOUT: Status.TIMED_OUT,
     StopReason.DRAIN: Status.INTERRUPTED,
     StopReason.LEASE: Status.LOST,
+    StopReason.MEMORY: Status.FAILED,
 }
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from pgcron_runner.errors import PgcronError
 from pgcron_runner.execution.guard import wire
+from pgcron_runner.execution.guard.orders import Order
 
 
 class LaunchError(PgcronError):
@@ -16,11 +17,18 @@ class LaunchError(PgcronError):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A program with its whole environment. The umask is the worker's, the folder too where `cwd` is None."""
+    """A program with its whole environment.
+
+    Folder, umask and user are the worker's where nothing is said. `user` is a user id, a group id and further group
+    ids. `memory_limit` is in bytes and for all that the command starts.
+    """
 
     argv: tuple[str, ...]
     env: dict[str, str]
     cwd: str | None = None
+    umask: int | None = None
+    user: tuple[int, ...] = ()
+    memory_limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +45,25 @@ def launch_frame(number: int, command: Command) -> bytes:
     variables = [f"{name}={value}" for name, value in command.env.items()]
     if wrong := [name for name in command.env if "=" in name or not name]:
         raise LaunchError(f"{wrong[0]!r} cannot be the name of an environment variable")
-    texts = [command.cwd or "", str(len(command.argv)), *command.argv, *variables]
+    texts = [command.cwd or "", *command.argv, *variables]
     if any("\0" in text for text in texts):
         raise LaunchError("the command or its environment contains a NUL character")
     try:
         # Not os.fsencode: what a command is must not depend on the worker's locale.
-        fields = [text.encode("utf-8", "surrogateescape") for text in texts]
+        folder, *rest = [text.encode("utf-8", "surrogateescape") for text in texts]
     except UnicodeEncodeError as error:
         raise LaunchError("the command or its environment contains half a surrogate pair") from error
-    return wire.pack(b"launch", number, *fields)
+    count = len(command.argv)
+    order = Order(
+        number,
+        rest[:count],
+        rest[count:],
+        folder=folder,
+        umask=command.umask,
+        user=command.user,
+        memory_limit=command.memory_limit or 0,
+    )
+    return wire.pack(b"launch", *order.fields())
 
 
 def launch_error(step: bytes, code: int, command: Command) -> LaunchError:
@@ -58,6 +76,8 @@ def launch_error(step: bytes, code: int, command: Command) -> LaunchError:
             return LaunchError(f"the folder {command.cwd} does not exist")
         case b"folder", _:
             return LaunchError(f"the folder {command.cwd} cannot be entered: {os.strerror(code)}")
+        case _, errno.EPERM if command.user:
+            return LaunchError(f"this worker may not start a command as user {command.user[0]}")
         case _, errno.ENOENT:
             return LaunchError(f"{name} (or the interpreter it asks for) was not found")
         case _, errno.EACCES:

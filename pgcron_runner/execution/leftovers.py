@@ -1,25 +1,35 @@
-"""What a guard left that died: its commands are no descendants of ours any more, but still carry its marks."""
+"""Killing without the guard: what it left when it died, and who it is that outlives SIGKILL.
+
+Commands are no descendants of the worker, but they carry marks.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import signal
 import sys
 import time
 from collections.abc import Iterable
+from pathlib import Path
 
 from pgcron_runner.execution.guard import table
 
+_PAUSE = 0.005
 
-def kill_marked(mark_base: int, *, seconds: float) -> None:
+
+def kill_all(mark_base: int, *, seconds: float) -> None:
     """Kill all that the guard with this base has started, as often as it takes, for so long at most."""
-    patience = time.monotonic() + seconds
-    while (pids := table.marked_processes(mark_base)) and time.monotonic() < patience:
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                _kill_if_marked(pid, mark_base)
-        time.sleep(0.005)
+    _kill(range(mark_base, mark_base + table.MARKS), seconds)
+
+
+def kill_one(mark: int, *, seconds: float) -> str | None:
+    """The same for one command. In words who lives on all the same; None where nobody does."""
+    survivors = ", ".join(filter(None, map(_describe, _kill(range(mark, mark + 1), seconds))))
+    if survivors or os.path.exists("/proc/1"):
+        return survivors or None
+    return "perhaps a process of another user, which is hidden from this worker"
 
 
 def kill_groups(leaders: Iterable[int]) -> None:
@@ -29,12 +39,53 @@ def kill_groups(leaders: Iterable[int]) -> None:
             os.killpg(pid, signal.SIGKILL)
 
 
-def _kill_if_marked(pid: int, mark_base: int) -> None:
+def _kill(marks: range, seconds: float) -> list[int]:
+    """Those that are left in the end."""
+    patience = time.monotonic() + seconds
+    while (pids := _marked(marks)) and time.monotonic() < patience:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                _kill_if_marked(pid, marks)
+        time.sleep(_PAUSE)
+    return pids
+
+
+def _marked(marks: range) -> list[int]:
+    return sorted(pid for pid in table.read_table() if _has_mark(pid, marks))
+
+
+def _has_mark(pid: int, marks: range) -> bool:
+    mark = table.mark_of(pid)
+    # Looking for None in it would take a range all of its numbers.
+    return mark is not None and mark in marks
+
+
+def _describe(pid: int) -> str | None:
+    """`sleep (process 4711 of root)`; None if it has ended."""
+    folder = Path(f"/proc/{pid}")
+    try:
+        name = (folder / "comm").read_text(errors="replace").strip()
+        uid = folder.stat().st_uid
+        stat = (folder / "stat").read_text(errors="replace")
+    except OSError:
+        return None
+    waits = ", which waits for a disk or a network" if stat.rpartition(")")[2].split()[0] == "D" else ""
+    return f"{name} (process {pid} of {_user_name(uid)}{waits})"
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+
+
+def _kill_if_marked(pid: int, marks: range) -> None:
     # Others reap these, so the number may change hands between the look and the signal; a pidfd does not.
     if sys.platform == "linux":
         handle = os.pidfd_open(pid)
         try:
-            if table.launch_of(pid, mark_base) is not None:
+            if _has_mark(pid, marks):
                 signal.pidfd_send_signal(handle, signal.SIGKILL)
         finally:
             os.close(handle)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from pgcron_runner.errors import GuardLost
 from pgcron_runner.execution.commands import ExitStatus
+from pgcron_runner.execution.leftovers import kill_one
 from pgcron_runner.execution.output import OutputBuffer
 
 _KILL_TIMEOUT = 2.0
@@ -21,18 +22,22 @@ class Process:
     """A launched command. Close it when done: until then its pipe is open and is being read.
 
     `exited` is set when the command itself has ended, `drained` when nobody holds its output any more, `gone`
-    when nothing that it started lives any more. If the guard is lost, `wait` raises.
+    when nothing that it started lives any more. If the guard is lost, `wait` raises. `on_excess` is called with the
+    bytes in use whenever it is seen to use more memory than its limit. `survivors`: who could not be killed, in words.
     """
 
-    def __init__(self, number: int, reading: int, output: OutputBuffer, send: Callable[..., None]) -> None:
+    def __init__(self, number: int, mark: int, reading: int, output: OutputBuffer, send: Callable[..., None]) -> None:
         """`reading` is the end of a pipe, which this closes; `send` posts a frame to the guard."""
         self.pid = 0
-        self.number = number
+        self.survivors: str | None = None
+        self._number = number
+        self._mark = mark
         self.output = output
         self.exited = asyncio.Event()
         self.drained = asyncio.Event()
         self.gone = asyncio.Event()
         self.status: ExitStatus | None = None
+        self.on_excess: Callable[[int], None] | None = None
         self._send = send
         self._reading = reading
         self._loop = asyncio.get_running_loop()
@@ -50,19 +55,24 @@ class Process:
 
     def signal_group(self, signum: int) -> None:
         """Signal the command's process group, and wake what is stopped in it."""
-        self._send(b"signal", self.number, signum)
+        self._send(b"signal", self._number, signum)
 
     async def kill_tree(self) -> bool:
-        """SIGKILL for all that the command started, wherever it hid; False if some outlives two seconds."""
+        """SIGKILL for all that the command started, wherever it hid; False if some lives on: see `survivors`.
+
+        Waits for two seconds, and for one more to kill without the guard, which may be stopped.
+        """
         self.request_kill()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.gone.wait(), _KILL_TIMEOUT)
-        return self.gone.is_set()
+        if not self.gone.is_set():
+            self.survivors = await asyncio.to_thread(kill_one, self._mark, seconds=_KILL_TIMEOUT / 2)
+        return self.survivors is None
 
     def request_kill(self) -> None:
         """As `kill_tree`, without waiting."""
         if not self.gone.is_set():
-            self._send(b"kill", self.number)
+            self._send(b"kill", self._number)
 
     def end(self, code: int, *, cut_off: bool) -> None:
         """For the guard: the command has ended with this `returncode`."""

@@ -19,9 +19,11 @@ from pgcron_runner.errors import GuardLost
 from pgcron_runner.execution import guard as program
 from pgcron_runner.execution.commands import Command, ExitStatus, LaunchError, launch_error, launch_frame
 from pgcron_runner.execution.guard import table, wire
-from pgcron_runner.execution.leftovers import kill_groups, kill_marked
+from pgcron_runner.execution.leftovers import kill_all, kill_groups
 from pgcron_runner.execution.mailbox import Mailbox
+from pgcron_runner.execution.orphans import reap_orphans
 from pgcron_runner.execution.output import OutputBuffer
+from pgcron_runner.execution.patience import Patience
 from pgcron_runner.execution.process import Process
 
 __all__ = ["Command", "ExitStatus", "Guard", "LaunchError", "Process"]
@@ -29,15 +31,18 @@ __all__ = ["Command", "ExitStatus", "Guard", "LaunchError", "Process"]
 _START_TIMEOUT = 10.0
 _KILL_TIMEOUT = 2.0
 _CLOSE_TIMEOUT = 10.0
+_PATIENCE = 10.0
+_ANSWERS = (b"started", b"failed", b"fed")
 
 
 class Guard:
     """The guard process of this worker, and the only way to start commands.
 
-    `lost` is set when it ended without being told to: its commands are dead by then, and no other can start.
+    `lost` is set when it ended without being told to: its commands are dead by then, and no other can start. One that
+    does not answer for so many seconds (`patience`) is killed: it could not be relied on to kill in its turn.
     """
 
-    def __init__(self, popen: subprocess.Popen[bytes], channel: socket.socket, mark_base: int) -> None:
+    def __init__(self, popen: subprocess.Popen[bytes], channel: socket.socket, mark_base: int, patience: float) -> None:
         self.lost = asyncio.Event()
         self._popen = popen
         self._mailbox = Mailbox(channel)
@@ -46,19 +51,22 @@ class Guard:
         self._answers: dict[int, asyncio.Future[tuple[bytes, int]]] = {}
         self._processes: dict[int, Process] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._seconds = patience
+        self._patience: Patience | None = None
+        self._gave_up = False
         self._silent = asyncio.Event()
         self._burial: asyncio.Task[None] | None = None
         self._closing = False
 
     @classmethod
-    def start(cls) -> Guard:
+    def start(cls, *, patience: float = _PATIENCE) -> Guard:
         """Start the guard and wait until it is ready. For before there are threads, loops and connections."""
         mark_base = table.new_mark_base()
         ours, theirs = socket.socketpair()
         with theirs:
             popen = _start_program(theirs, mark_base)
         _await_ready(popen, ours)
-        return cls(popen, ours, mark_base)
+        return cls(popen, ours, mark_base, patience)
 
     @property
     def pid(self) -> int:
@@ -71,13 +79,17 @@ class Guard:
             self._loop = loop
             loop.add_reader(self._mailbox.socket, self._receive)
             self._mailbox.attach(loop)
+            self._patience = Patience(loop, self._seconds, self._give_up)
+            if os.getpid() == 1:
+                reap_orphans(loop, spare=self._popen.pid)
 
     def feed(self, deadline: float) -> None:
         """Let commands live until `deadline` (on `clock.boottime`), or longer if fed again. Never blocks.
 
         Until the first feed there is no deadline; after one has passed nothing is launched until a later one.
         """
-        self._send(b"feed", repr(deadline).encode())
+        if self._burial is None:
+            self._ask(wire.pack(b"feed", repr(deadline).encode()))
 
     async def launch(self, command: Command, output: OutputBuffer) -> Process:
         """Start a command; what it prints goes to `output`. LaunchError says in words why it could not be."""
@@ -87,7 +99,9 @@ class Guard:
         reading, writing = _open_pipe()
         return await self._begin(number, frame, reading, writing, output, lambda s, c: launch_error(s, c, command))
 
-    async def adopt(self, pid: int, reading: int, output: OutputBuffer, number: int) -> Process:
+    async def adopt(
+        self, pid: int, reading: int, output: OutputBuffer, number: int, *, memory_limit: int | None = None
+    ) -> Process:
         """Make a command of a process that one of our commands has forked for us, and that is an orphan by now.
 
         `number` is from `next_number`, and the process carries `mark_of(number)` and leads a session of its own.
@@ -99,7 +113,7 @@ class Guard:
         except GuardLost:
             os.close(reading)
             raise
-        frame = wire.pack(b"adopt", number, pid)
+        frame = wire.pack(b"adopt", number, pid, memory_limit or 0)
         return await self._begin(number, frame, reading, None, output, lambda s, c: _adoption_error(s, c, pid))
 
     def next_number(self) -> int:
@@ -130,7 +144,12 @@ class Guard:
     def _ensure_alive(self) -> None:
         self.attach()
         if self._burial is not None:
-            raise GuardLost
+            raise self._loss()
+
+    def _loss(self) -> GuardLost:
+        if self._gave_up:
+            return GuardLost(f"the guard did not answer for {self._seconds:g} seconds and was killed")
+        return GuardLost()
 
     async def _begin(
         self,
@@ -142,9 +161,9 @@ class Guard:
         tell: Callable[[bytes, int], LaunchError],
     ) -> Process:
         """Ask for a command and await the answer; where it is no, `tell` says why."""
-        process = self._processes[number] = Process(number, reading, output, self._send)
+        process = self._processes[number] = Process(number, self.mark_of(number), reading, output, self._send)
         answer = self._answers[number] = asyncio.get_running_loop().create_future()
-        self._mailbox.post(frame, writing)
+        self._ask(frame, writing)
         try:
             outcome, value = await answer
             if outcome != b"started":
@@ -157,6 +176,12 @@ class Guard:
         process.pid = value
         return process
 
+    def _ask(self, frame: bytes, fd: int | None = None) -> None:
+        """Post a message that is answered."""
+        if self._patience is not None:
+            self._patience.asked()
+        self._mailbox.post(frame, fd)
+
     def _send(self, word: bytes, *fields: bytes | int) -> None:
         """Post a message of guard/wire.py's. A lost guard needs none."""
         if self._burial is None:
@@ -167,6 +192,8 @@ class Guard:
         if frames is None:
             self._bury()
             return
+        assert self._patience is not None
+        self._patience.heard(sum(frame[0] in _ANSWERS for frame in frames))
         for frame in frames:
             self._hear(frame)
 
@@ -181,6 +208,10 @@ class Guard:
                 self._processes[int(number)].end(int(code), cut_off=cut_off == b"1")
                 if leftovers == b"0":
                     self._processes.pop(int(number)).gone.set()
+            case [b"memory", number, used]:
+                process = self._processes[int(number)]
+                if process.on_excess is not None:
+                    process.on_excess(int(used))
             case [b"gone", number]:
                 self._processes.pop(int(number)).gone.set()
 
@@ -191,8 +222,14 @@ class Guard:
 
     # The end.
 
+    def _give_up(self) -> None:
+        self._gave_up = True
+        self._popen.kill()
+
     def _bury(self) -> None:
         assert self._loop is not None
+        assert self._patience is not None
+        self._patience.end()
         self._loop.remove_reader(self._mailbox.socket)
         self._mailbox.shut()
         self._burial = self._loop.create_task(self._clean_up())
@@ -202,7 +239,7 @@ class Guard:
         await asyncio.to_thread(self._kill_leftovers)
         for answer in self._answers.values():
             if not answer.done():
-                answer.set_exception(GuardLost())
+                answer.set_exception(self._loss())
         for process in self._processes.values():
             process.exited.set()
             process.gone.set()
@@ -221,7 +258,7 @@ class Guard:
         if self._popen.returncode == 0:
             return
         if sys.platform == "linux":
-            kill_marked(self._mark_base, seconds=_KILL_TIMEOUT)
+            kill_all(self._mark_base, seconds=_KILL_TIMEOUT)
         else:
             # 0 would be our own group: the answer to that launch had not come yet.
             kill_groups(process.pid for process in self._processes.values() if process.status is None and process.pid)

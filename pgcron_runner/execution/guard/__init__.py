@@ -2,15 +2,16 @@
 
 It must not know pgcron_runner: this folder is run by its path, isolated and without site-packages, so that it
 starts in some 20 ms and needs the standard library only. (The worker imports it for the wire format and the
-marks.) `serve` is the loop, `wire` what is said, `launches` whose a process is, `killing` how it dies, `spawn` how it
-is started, `table` what the operating system tells.
+marks.) `serve` is the loop; `wire` and `orders` are what is said, `launches` whose a process is, `killing` how it dies,
+`spawn` how it is started, `memory` and `cgroups` what it may use, `table` what the operating system tells.
 
     worker --- launch (with the pipe for the output), adopt, signal, kill, feed ---> guard
-    worker <---------------- ready, started or failed, exited, gone ---------------- guard
+    worker <--------- ready, started or failed, memory, exited, gone, fed ---------- guard
 
 A launch is answered by `failed`, or by `started`, then `exited` (the command itself has ended), then `gone`
 (nothing that it left behind lives any more); an `exited` that tells of no leftovers stands for `gone` too. Instead of
-launching, the guard can adopt a process that has become its child, as an orphan of one of its commands.
+launching, the guard can adopt a process that has become its child, as an orphan of one of its commands. `memory` comes
+each time that a command is seen to use more than its limit: what follows is the worker's to decide.
 
 How a process is known to be a command's, even one that called setsid, forked twice and cleared its
 environment: the guard is a child subreaper, so every orphan becomes its child; and before each launch it sets

@@ -7,17 +7,20 @@ import os
 from collections import deque
 from collections.abc import Iterator
 
+from . import cgroups
 from .table import LINUX, group_exists, launch_of, own_children, read_table
 
 
 class Launch:
     """A command from its start until nothing of it lives."""
 
-    __slots__ = ("cut_off", "number", "pid", "reported", "status")
+    __slots__ = ("cgroup", "cut_off", "memory_limit", "number", "pid", "reported", "status")
 
-    def __init__(self, number: int, pid: int) -> None:
+    def __init__(self, number: int, pid: int, memory_limit: int, cgroup: str | None) -> None:
         self.number = number
         self.pid = pid
+        self.memory_limit = memory_limit  # in bytes; 0: none
+        self.cgroup = cgroup  # its folder, where it has one of its own
         self.status: int | None = None  # as Popen.returncode: minus the signal, once it has ended
         self.cut_off = False
         self.reported = False
@@ -35,6 +38,7 @@ class Launches:
         self._launches: dict[int, Launch] = {}
         self._by_pid: dict[int, Launch] = {}
         self._over: list[Launch] = []
+        self._limited = 0
 
     def __iter__(self) -> Iterator[Launch]:
         return iter(self._launches.values())
@@ -47,9 +51,15 @@ class Launches:
         """Whether a command has ended, but not all that it left behind: no signal tells when that does."""
         return bool(self._over)
 
-    def add(self, number: int, pid: int) -> None:
+    @property
+    def some_are_limited(self) -> bool:
+        """Whether a command has a memory limit."""
+        return self._limited > 0
+
+    def add(self, number: int, pid: int, *, memory_limit: int = 0, cgroup: str | None = None) -> None:
         """A command was started, or adopted."""
-        self._launches[number] = self._by_pid[pid] = Launch(number, pid)
+        self._launches[number] = self._by_pid[pid] = Launch(number, pid, memory_limit, cgroup)
+        self._limited += memory_limit > 0
 
     def get(self, number: int) -> Launch | None:
         """The command with this number, unless it is over."""
@@ -79,6 +89,8 @@ class Launches:
         alive = self._with_leftovers()
         for launch in self._over:
             if not launch.reported:
+                if launch.cgroup is not None and cgroups.was_out_of_memory(launch.cgroup):
+                    events.append((b"memory", launch.number, cgroups.hard_limit(launch.memory_limit)))
                 events.append((b"exited", launch.number, launch.status or 0, launch.cut_off, launch in alive))
                 launch.reported = True
             elif launch not in alive:
@@ -90,6 +102,9 @@ class Launches:
 
     def _forget(self, launch: Launch) -> None:
         del self._launches[launch.number]
+        self._limited -= launch.memory_limit > 0
+        if launch.cgroup is not None:
+            cgroups.remove(launch.cgroup)
         if self._by_pid[launch.pid] is launch:
             del self._by_pid[launch.pid]
 

@@ -11,13 +11,17 @@ import select
 import signal
 import socket
 
+from . import cgroups
 from .killing import Killer
 from .launches import Launches
-from .spawn import IGNORED, spawn
+from .memory import MemoryWatch
+from .orders import Order
+from .spawn import spawn
 from .table import LINUX, boottime, set_mark
 from .wire import Channel
 
 _PR_SET_CHILD_SUBREAPER = 36
+_UNHEEDED = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 _STOPS = (signal.SIGSTOP, signal.SIGTSTP)
 _TICK = 0.25  # poll() does not count suspension, the deadline does: look this often while it matters
 
@@ -25,8 +29,9 @@ _TICK = 0.25  # poll() does not count suspension, the deadline does: look this o
 def main(fd: int, mark_base: int) -> None:
     """Be the guard of the worker at the other end of this socket. In a session of its own already."""
     # Ctrl-C, a terminal that hangs up and `kill` on the group are for the worker to answer.
-    for signum in IGNORED:
-        signal.signal(signum, signal.SIG_IGN)
+    # (Not ignored, but handled by nothing: what is ignored stays ignored in every command.)
+    for signum in _UNHEEDED:
+        signal.signal(signum, lambda *_: None)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     _adopt_orphans()
     guard = _Guard(Channel(socket.socket(fileno=fd)), mark_base)
@@ -44,6 +49,8 @@ class _Guard:
         self._mark_base = mark_base
         self._launches = Launches(mark_base)
         self._killer = Killer(self._launches)
+        self._memory = MemoryWatch(self._launches)
+        self._cgroups = cgroups.find()
         self._deadline = math.inf
         self._folder = os.open(".", os.O_RDONLY)
         self._wakeup = _wake_on_sigchld()
@@ -62,7 +69,7 @@ class _Guard:
                 else:
                     for frame in self._channel.receive():
                         self._obey(frame)
-            for event in self._launches.reap():
+            for event in (*self._launches.reap(), *self._memory.step()):
                 self._channel.tell(*event)
             self._watch_deadline()
             self._killer.step()
@@ -76,8 +83,9 @@ class _Guard:
         seconds = [_TICK] if self._launches.some_left_something else []
         if self._launches and not self._killer.all_are_doomed and self._deadline < math.inf:
             seconds += [_TICK, max(self._deadline - boottime(), 0.0)]
-        if (pause := self._killer.seconds_to_next_pass()) is not None:
-            seconds.append(pause)
+        for pause in (self._killer.seconds_to_next_pass(), self._memory.seconds_to_next_look()):
+            if pause is not None:
+                seconds.append(pause)
         # Rounded up: a fraction too early would spin.
         return int(min(seconds) * 1000) + 1 if seconds else None
 
@@ -91,54 +99,77 @@ class _Guard:
     def _obey(self, frame: list[bytes]) -> None:
         match frame:
             case [b"feed", deadline]:
-                self._deadline = float(deadline)
-                if self._deadline > boottime():
-                    self._killer.all_are_doomed = False
-            case [b"launch", number, folder, count, *rest]:
-                self._launch(int(number), folder, rest[: int(count)], rest[int(count) :])
-            case [b"adopt", number, pid]:
-                self._adopt(int(number), int(pid))
+                self._feed(float(deadline))
+            case [b"launch", *fields]:
+                self._launch(Order.parse(fields))
+            case [b"adopt", number, pid, memory_limit]:
+                self._adopt(int(number), int(pid), int(memory_limit))
             case [b"signal", number, signum]:
                 self._signal(int(number), int(signum))
             case [b"kill", number]:
                 if (launch := self._launches.get(int(number))) is not None:
                     self._killer.condemn(launch)
 
-    def _launch(self, number: int, folder: bytes, argv: list[bytes], env: list[bytes]) -> None:
+    def _feed(self, deadline: float) -> None:
+        self._deadline = deadline
+        if deadline > boottime():
+            self._killer.all_are_doomed = False
+        # So that the worker knows that this guard is at work.
+        self._channel.tell(b"fed")
+
+    def _launch(self, order: Order) -> None:
         output = self._channel.take_fd()
         try:
             if self._deadline <= boottime():
-                self._channel.tell(b"failed", number, b"deadline", 0)
+                self._channel.tell(b"failed", order.number, b"deadline", 0)
             else:
-                self._start(number, folder, argv, env, output)
+                self._start(order, output)
         finally:
             os.close(output)
 
-    def _start(self, number: int, folder: bytes, argv: list[bytes], env: list[bytes], output: int) -> None:
+    def _start(self, order: Order, output: int) -> None:
         step = b"folder"
+        cgroup = self._make_cgroup(order.number, order.memory_limit)
         try:
-            if folder:
-                os.chdir(folder)
+            if order.folder:
+                os.chdir(order.folder)
             step = b"program"
-            set_mark(self._mark_base + number)
-            pid = spawn(argv, dict(_split(item) for item in env), output)
+            set_mark(self._mark_base + order.number)
+            pid = self._spawn(order, output, cgroup)
         except OSError as error:
-            self._channel.tell(b"failed", number, step, error.errno or 0)
+            if cgroup is not None:
+                cgroups.remove(cgroup)
+            self._channel.tell(b"failed", order.number, step, error.errno or 0)
             return
         finally:
-            if folder:
+            if order.folder:
                 os.fchdir(self._folder)
-        self._launches.add(number, pid)
-        self._channel.tell(b"started", number, pid)
+        self._launches.add(order.number, pid, memory_limit=order.memory_limit, cgroup=cgroup)
+        self._channel.tell(b"started", order.number, pid)
 
-    def _adopt(self, number: int, pid: int) -> None:
+    def _make_cgroup(self, number: int, memory_limit: int) -> str | None:
+        return self._cgroups.make(number, memory_limit) if self._cgroups is not None and memory_limit else None
+
+    def _spawn(self, order: Order, output: int, cgroup: str | None) -> int:
+        if cgroup is None:
+            return spawn(order, output)
+        procs = cgroups.open_procs(cgroup)
+        try:
+            return spawn(order, output, procs)
+        finally:
+            os.close(procs)
+
+    def _adopt(self, number: int, pid: int, memory_limit: int) -> None:
         code = _why_not_ours(pid, leads=self._launches.leads(pid))
         if self._deadline <= boottime():
             self._channel.tell(b"failed", number, b"deadline", 0)
         elif code:
             self._channel.tell(b"failed", number, b"adopt", code)
         else:
-            self._launches.add(number, pid)
+            cgroup = self._make_cgroup(number, memory_limit)
+            if cgroup is not None:
+                cgroups.move(pid, cgroup)
+            self._launches.add(number, pid, memory_limit=memory_limit, cgroup=cgroup)
             self._channel.tell(b"started", number, pid)
 
     def _signal(self, number: int, signum: int) -> None:
@@ -150,11 +181,6 @@ class _Guard:
                 if signum not in _STOPS:
                     # A stopped process would sleep through it.
                     os.killpg(launch.pid, signal.SIGCONT)
-
-
-def _split(variable: bytes) -> tuple[bytes, bytes]:
-    name, _, value = variable.partition(b"=")
-    return name, value
 
 
 def _why_not_ours(pid: int, *, leads: bool) -> int:

@@ -49,11 +49,6 @@ def launch_of(pid: int, mark_base: int) -> int | None:
     return mark - mark_base if mark is not None and 0 <= mark - mark_base < MARKS else None
 
 
-def marked_processes(mark_base: int) -> list[int]:
-    """Every process of this host, whoever its parent, that was launched by the guard with this base."""
-    return [pid for pid in read_table() if launch_of(pid, mark_base) is not None]
-
-
 def read_table() -> dict[int, tuple[int, int]]:
     """Parent and process group of each living process."""
     if not LINUX:
@@ -83,6 +78,17 @@ def own_children() -> list[int]:
             return [int(pid) for pid in children.read().split()]
     except OSError:  # a kernel without CONFIG_PROC_CHILDREN
         return [pid for pid, (ppid, _) in read_table().items() if ppid == me]
+
+
+def descendants(pid: int) -> list[int]:
+    """The children of a process and theirs, without reading of every process of the host; some may be missed."""
+    found = [pid]
+    for parent in found:
+        with contextlib.suppress(OSError):
+            for thread in os.listdir(f"/proc/{parent}/task"):
+                with open(f"/proc/{parent}/task/{thread}/children", "rb") as children:
+                    found += [int(child) for child in children.read().split()]
+    return found[1:]
 
 
 def group_exists(group: int) -> bool:
