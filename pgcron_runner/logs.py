@@ -8,6 +8,9 @@ from typing import Any, cast
 
 import structlog
 
+# Without the values of variables: passwords and tokens are among them.
+_TRACEBACKS = structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))
+
 
 def get_logger(name: str) -> structlog.typing.FilteringBoundLogger:
     """A logger whose calls are `log.info("event_name", field=value)`."""
@@ -19,17 +22,20 @@ def configure_logs(*, as_json: bool = False, level: str = "info", **context: Any
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
         if as_json
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=24)
+        else structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), pad_event_to=24, exception_formatter=structlog.dev.plain_traceback
+        )
     )
     # What libraries log would come as bare text between the lines.
-    logging.getLogger("psycopg").setLevel(logging.CRITICAL)
+    for library in ("psycopg", "aiohttp"):
+        logging.getLogger(library).setLevel(logging.CRITICAL)
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.StackInfoRenderer(),
-            *([structlog.processors.dict_tracebacks] if as_json else []),
+            *([_TRACEBACKS] if as_json else []),
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
