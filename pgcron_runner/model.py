@@ -254,3 +254,43 @@ class Finished:
 
     task: Task
     outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """Where alerts go. `target` is an Apprise URL or one of our own, or a reference to one: `env:NAME`, `file:PATH`.
+
+    `timezone` is that of its quiet hours; `template` None: the built-in text.
+    """
+
+    id: int
+    name: str
+    target: str
+    timezone: str | None = None
+    template: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One thing to say to one channel. `payload` has the facts; `tries` counts this one.
+
+    `incident_key` is the same for all that is said about one incident, its end included.
+    """
+
+    id: int
+    event: str
+    job_name: str
+    incident_key: str
+    payload: dict[str, Any]
+    created_at: datetime
+    tries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What a channel made of a message. `retry_after`: seconds that it asked for; `permanent`: it can never be sent."""
+
+    sent: bool
+    error: str | None = None
+    retry_after: float | None = None
+    permanent: bool = False

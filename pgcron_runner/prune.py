@@ -27,5 +27,6 @@ class Prune:
             )
             self._after_id = last_id or 0
             removed += await retention.prune_orphaned_runs(connection, limit=RUNS_PER_JOB, now=now)
+            removed += await retention.prune_alerts(connection, limit=RUNS_PER_JOB, now=now)
             await retention.prune_workers(connection, now=now)
         return removed

@@ -1,4 +1,4 @@
-"""When a failed attempt is tried again. It knows no run, no row and no clock."""
+"""When a failed attempt, or a message that was not taken, is tried again. It knows no run, no row and no clock."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from pgcron_runner.model import RetryPolicy, Status
 
 # What may be tried again. A cancelled run was stopped on purpose.
 RETRIED = frozenset({Status.FAILED, Status.TIMED_OUT, Status.LOST, Status.INTERRUPTED})
+# Of messages: how often is decided by their age.
+_ALERTS = RetryPolicy(delay=timedelta(seconds=5), backoff=2.0, max_delay=timedelta(minutes=15))
+_LONGEST_RETRY_AFTER = 24 * 3600.0
 # Spreads the retries of jobs that failed together; at most this share is added.
 _JITTER = 0.1
 
@@ -27,6 +30,11 @@ def retry_in(
     if status not in RETRIED or attempt >= policy.max_attempts:
         return None
     return _pause(policy, attempt) * (1 + _JITTER * spread())
+
+
+def alert_retry_in(tries: int, retry_after: float | None = None) -> float:
+    """Seconds until a message that was not taken is sent again; at least what the channel asked for."""
+    return max(_pause(_ALERTS, tries), min(retry_after or 0.0, _LONGEST_RETRY_AFTER))
 
 
 def _pause(policy: RetryPolicy, attempt: int) -> float:

@@ -1,8 +1,9 @@
-"""`pgcron-runner runs list|show|logs|cancel`."""
+"""`pgcron-runner runs list|show|logs|cancel|retry`."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import fields
 from datetime import datetime
@@ -70,6 +71,7 @@ def register(app: typer.Typer) -> None:
     app.command(epilog=examples("pgcron-runner runs show 4711"))(show)
     app.command(epilog=examples("pgcron-runner runs logs 4711", "pgcron-runner runs logs 4711 --follow"))(logs)
     app.command(epilog=examples("pgcron-runner runs cancel 4711", "pgcron-runner runs cancel 4711 --wait"))(cancel)
+    app.command(epilog=examples("pgcron-runner runs retry 4711", "pgcron-runner runs retry 4711 --wait"))(retry)
 
 
 def list_(
@@ -254,3 +256,42 @@ def cancel(
 
     if not with_database(dsn, change):
         raise typer.Exit(1)
+
+
+def retry(
+    run_id: RunId,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended.")] = False,
+    as_json: AsJson = False,
+    dsn: Dsn = None,
+) -> None:
+    """Try again what has failed, was skipped or missed: one more attempt, whatever max_attempts says.
+
+    It has the arguments of that run, and finds what it has saved. The same occurrence, so the same nominal time.
+    """
+
+    async def change(connection: Connection) -> bool:
+        made = await catalog.retry_run(connection, run_id)
+        if made is None:
+            raise Unchanged(await _why_no_retry(connection, run_id))
+        new_id, attempt = made
+        if as_json:
+            print_json({"id": new_id, "attempt": attempt, "retry_of": run_id})
+        else:
+            say(f"Queued run {new_id}: attempt {attempt} of what run {run_id} was to do.")
+        return not wait or await follow_run(connection, new_id)
+
+    if not with_database(dsn, change):
+        raise typer.Exit(1)
+
+
+async def _why_no_retry(connection: Connection, run_id: int) -> str:
+    run = await _find(connection, run_id)
+    if run.job_id is None:
+        return f"Run {run_id} is of the job {run.job_name!r}, which was removed. There is nothing left to run."
+    if not Status(run.status).is_final:
+        return f"Run {run_id} is {run.status}. To stop it: pgcron-runner runs cancel {run_id}"
+    if run.status == Status.SUCCEEDED:
+        return (
+            f"Run {run_id} has succeeded. To run the job once more: pgcron-runner job run {shlex.quote(run.job_name)}"
+        )
+    return f"A later attempt at what run {run_id} was to do is queued, runs or has succeeded. Nothing was changed."

@@ -326,6 +326,16 @@ async def cancel_run(connection: Connection, run_id: int, *, reason: str) -> str
     return None if row is None else str(row[0])
 
 
+async def retry_run(connection: Connection, run_id: int, *, now: datetime | None = None) -> tuple[int, int] | None:
+    """Queues one more attempt at the occurrence of a run that has ended without success; its id and its number.
+
+    None: there is no such run, its job is gone, it has succeeded, or a later attempt is live or has succeeded.
+    """
+    cursor = await connection.execute(query("retry_run"), {"run_id": run_id, "now": now})
+    row = await cursor.fetchone()
+    return None if row is None else (row[0], row[1])
+
+
 async def list_runs(
     connection: Connection, *, limit: int, status: str | None = None, since: datetime | None = None
 ) -> list[ListedRun]:

@@ -31,6 +31,14 @@ async def prune_orphaned_runs(connection: Connection, *, limit: int, now: dateti
     return int(row[0])
 
 
+async def prune_alerts(connection: Connection, *, limit: int, now: datetime | None = None) -> int:
+    """Removes one batch of old alerts and closed incidents; returns how many rows went."""
+    cursor = await connection.execute(query("prune_alerts"), {"limit": limit, "now": now})
+    row = await cursor.fetchone()
+    assert row is not None
+    return int(row[0])
+
+
 async def prune_workers(connection: Connection, *, now: datetime | None = None) -> None:
     """Removes the rows of workers that ended more than a day ago."""
     await connection.execute(query("prune_workers"), {"now": now})

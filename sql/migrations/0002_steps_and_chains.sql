@@ -3,6 +3,7 @@
 --   enqueue_run              run now, and whatever else starts a run that no schedule names: the overlap rule in one place
 --   followers                finish: which runs follow one that has ended (chains, and what it asked for itself)
 --   check_chain              trigger of chains: no circle
+--   keep_pause               trigger of jobs: a pause that is changed is still the same pause
 --   progress, save_state,    the text of a SQL job, of itself
 --   state, run_after
 
@@ -205,3 +206,22 @@ begin
         current_setting('pgcron.transaction', true) is not distinct from 'on');
 end $$;
 comment on function pgcron.run_after is 'In a SQL job: once this run has succeeded, starts a run of the job called so (null: of this job, which finds the saved state) after a delay, with these args (null: those of the job).';
+
+-- --------------------------------------------------------------------------------------------- pauses
+
+-- Its name sorts before check_job, whose anchor it gives: that trigger keeps one that has been moved.
+create function pgcron.keep_pause() returns trigger language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+    -- A microsecond: an anchor that is moved on purpose is kept by check_job.
+    new.anchored_at := old.anchored_at + interval '1 microsecond';
+    return new;
+end $$;
+revoke all on function pgcron.keep_pause() from public;
+comment on function pgcron.keep_pause() is 'Trigger of pgcron.jobs: a pause that is changed before it has ended is still the same pause, so that job resume --catch-up makes up for all of it.';
+create trigger a_pause_goes_on before update of enabled, paused_until on pgcron.jobs for each row
+    when ((not old.enabled or old.paused_until > clock_timestamp()) and (not new.enabled or new.paused_until > clock_timestamp())
+          and (old.enabled, old.paused_until) is distinct from (new.enabled, new.paused_until)
+          and (old.name, old.schedule, old.timezone, old.dst_gap, old.dst_repeat, old.starts_at, old.ends_at, old.anchored_at)
+              is not distinct from
+              (new.name, new.schedule, new.timezone, new.dst_gap, new.dst_repeat, new.starts_at, new.ends_at, new.anchored_at))
+    execute function pgcron.keep_pause();

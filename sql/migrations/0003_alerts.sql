@@ -20,9 +20,11 @@ comment on column pgcron.jobs.late_after is 'An occurrence that has not started 
 comment on column pgcron.jobs.long_after is 'A run that takes longer than this is an incident; it goes on. Null: three times as long as any of its last twenty, and ten minutes at least.';
 
 alter table pgcron.settings
+    add column installation uuid not null default gen_random_uuid(),
     add column muted_until timestamptz check (isfinite(muted_until)),
     add column heartbeat_url text check (heartbeat_url ~ '^(https?://|env:|file:).+'),
     add column cool_down interval not null default '10 minutes' check (isfinite(cool_down) and cool_down >= '0');
+comment on column pgcron.settings.installation is 'Tells the incidents of this installation from those of others, where several share a channel.';
 comment on column pgcron.settings.muted_until is 'No alert about anything before this instant. What is still wrong then is told then.';
 comment on column pgcron.settings.heartbeat_url is 'Some worker calls it once a minute, so that a monitor outside notices when all of them are gone. Or a reference: env:NAME, file:PATH.';
 comment on column pgcron.settings.cool_down is 'A job that fails again so soon after it has recovered is the same incident, and a channel hears of it again only after this time.';
@@ -60,6 +62,8 @@ comment on column pgcron.channels.told_at is 'When the channel last took a messa
 alter table pgcron.alerts add column level integer not null default 1, add column repeat integer not null default 0;
 comment on column pgcron.alerts.level is 'The min_failures of the route that it was written for.';
 comment on column pgcron.alerts.repeat is 'How often the same was said before.';
+drop index pgcron.alerts_unsent;
+create index alerts_unsent on pgcron.alerts (channel_id, send_at, id) where sent_at is null and given_up_at is null;
 create index alerts_sent on pgcron.alerts (channel_id, sent_at) where sent_at is not null;
 
 -- ------------------------------------------------------------------------------------------------ messages
