@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from pgcron_runner.schedule.slots import DAY, CronLine, count_slots, first_slot, last_slot, walk_slots
+from pgcron_runner.schedule.slots import DAY, CronLine, count_slots, first_slot, last_slot, slot_bits, walk_slots
 from pgcron_runner.schedule.timeline import Stretch, Timeline
 
 # No wall is, or ever was, further than this from UTC, and no change set one back by more.
@@ -74,6 +74,14 @@ class CronInstants:
                 yield low
             slots = walk_slots(self._active(stretch), low + stretch.offset, high + stretch.offset)
             yield from (slot - stretch.offset for slot in slots)
+
+    def bits(self, start: int, end: int) -> int:
+        """The instants in [start, end), a day at most: bit n stands for start + n."""
+        found = 0
+        for stretch, low, high in self._stretches(start, end):
+            slots = slot_bits(self._active(stretch), low + stretch.offset, high + stretch.offset)
+            found |= (slots | self._makes_up_alone(stretch, low)) << low - start
+        return found
 
     def is_fixed(self, second: int) -> bool:
         """Whether an instant of these lines is of fixed-time lines alone."""

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from pgcron_runner.schedule.bits import comb, cut
+
 
 class Instants(Protocol):
     """A source of instants, in whole seconds since the epoch; ranges are half-open, [start, end)."""
@@ -17,6 +19,10 @@ class Instants(Protocol):
     def count(self, start: int, end: int) -> int: ...
 
     def walk(self, start: int, end: int) -> Iterator[int]: ...
+
+    def bits(self, start: int, end: int) -> int:
+        """The instants in [start, end), a day at most: bit n stands for start + n."""
+        ...
 
     def is_fixed(self, second: int) -> bool:
         """Of an instant of this source: whether it follows the wall clock, and not real elapsed time."""
@@ -41,6 +47,10 @@ class Every:
     def walk(self, start: int, end: int) -> Iterator[int]:
         return iter(range(-(-start // self.period) * self.period, end, self.period))
 
+    def bits(self, start: int, end: int) -> int:
+        first = -start % self.period
+        return cut(comb(self.period) << first, 0, end - start) if first < end - start else 0
+
     def is_fixed(self, second: int) -> bool:
         return False
 
@@ -62,6 +72,9 @@ class Once:
 
     def walk(self, start: int, end: int) -> Iterator[int]:
         return iter([self.second] if start <= self.second < end else [])
+
+    def bits(self, start: int, end: int) -> int:
+        return 1 << self.second - start if start <= self.second < end else 0
 
     def is_fixed(self, second: int) -> bool:
         return True

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from pgcron_runner.schedule import bits
 from pgcron_runner.schedule.dates import Dates
 from pgcron_runner.schedule.times import DayTimes, ListedTimes, Times
 
-DAY: Final = 86_400
+DAY: Final = bits.DAY
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,6 +79,18 @@ def walk_slots(lines: tuple[CronLine, ...], start: int, end: int) -> Iterator[in
     """The slots in [start, end), each once, in order."""
     for midnight, times, index, stop in _days(lines, start, end):
         yield from (midnight + times.at(i) for i in range(index, stop))
+
+
+def slot_bits(lines: tuple[CronLine, ...], start: int, end: int) -> int:
+    """The slots in [start, end), bit n for the wall second start + n."""
+    found = 0
+    for number in range(start // DAY, -(-end // DAY)):
+        midnight = number * DAY
+        low, high = max(start, midnight), min(end, midnight + DAY)
+        for line in lines:
+            if line.dates.include(number):
+                found |= bits.cut(bits.day(line.times), low - midnight, high - midnight) << low - start
+    return found
 
 
 def _days(lines: tuple[CronLine, ...], start: int, end: int) -> Iterator[tuple[int, DayTimes, int, int]]:

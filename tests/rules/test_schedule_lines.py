@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from typing import NoReturn
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 from pgcron_runner.errors import InvalidInput
 from pgcron_runner.model import DstGap, DstRepeat
 from pgcron_runner.schedule import Schedule, parse_schedule
+from pgcron_runner.schedule.instants import CronInstants
+from pgcron_runner.schedule.intervals import Every, Once
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -153,6 +156,23 @@ def test_a_made_up_slot_of_one_line_and_a_real_one_of_another_are_one_instant() 
     start = utc("2026-03-29T00:30:00")
     assert first(schedule, "2026-03-29T00:30", 2) == ["2026-03-29 01:00", "2026-03-29 02:00"]
     assert schedule.count_between(start, start + timedelta(minutes=30)) == 1
+
+
+def test_counting_a_union_walks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def walk(*_: object) -> NoReturn:
+        raise AssertionError("it was walked")
+
+    for source in (Every, Once, CronInstants):
+        monkeypatch.setattr(source, "walk", walk)
+    start, year = utc("2027-01-01T00:00"), 365 * 86_400
+    for text, count in (
+        ("@every 1s\n0 3 * * *", year),
+        ("@every 2s\n1/2 * * * * *", year),
+        ("@every 60s\n*/5 * * * *\n@at 2027-05-05T05:05:05Z", year // 60 + 1),
+        # One in two, one in three, less those that are both.
+        ("@every 2s\n@every 3s", year // 2 + year // 3 - year // 6),
+    ):
+        assert parse_schedule(text, "Europe/Berlin").count_between(start, start + timedelta(days=365)) == count
 
 
 @settings(deadline=None)

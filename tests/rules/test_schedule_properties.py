@@ -357,6 +357,39 @@ def test_long_counts_equal_the_walk_and_split_anywhere(
     assert halves == len(found)
 
 
+@settings(_PROPERTY, max_examples=150 * _SCALE)
+@given(
+    st.booleans().flatmap(lambda odd: questions(odd=odd)),
+    st.lists(st.one_of(st.integers(1, 100), st.integers(101, 200_000)), max_size=4),
+    st.lists(st.integers(-200_000, 200_000), max_size=2),
+    st.integers(1, 250_000),
+    st.integers(0, 999_999),
+    st.sampled_from(DstGap),
+    st.sampled_from(DstRepeat),
+)
+def test_a_union_of_anything_is_counted_as_it_is_walked(
+    question: tuple[list[Line], str, datetime],
+    periods: list[int],
+    instants: list[int],
+    length: int,
+    microsecond: int,
+    dst_gap: DstGap,
+    dst_repeat: DstRepeat,
+) -> None:
+    text_lines, name, moment = question
+    texts = [line.text for line in text_lines]
+    texts += [f"@every {period}s" for period in periods]
+    texts += [f"@at {(moment + SECOND * away):%Y-%m-%dT%H:%M:%SZ}" for away in instants]
+    start = moment - timedelta(seconds=length / 2, microseconds=microsecond)
+    end = start + timedelta(seconds=length)
+    _parse_or_skip(text_lines, name, dst_gap, dst_repeat)
+    alone = [parse_schedule(text, name, dst_gap=dst_gap, dst_repeat=dst_repeat) for text in texts]
+    expected = sorted(set().union(*(schedule.between(start, end) for schedule in alone)))
+    union = parse_schedule("\n".join(texts), name, dst_gap=dst_gap, dst_repeat=dst_repeat)
+    assert union.count_between(start, end) == len(expected)
+    assert list(union.between(start, end)) == expected
+
+
 @settings(_PROPERTY, max_examples=100 * _SCALE)
 @given(questions())
 def test_next_and_prev_are_inverse_however_far_apart(question: tuple[list[Line], str, datetime]) -> None:
