@@ -16,7 +16,7 @@ from .killing import Killer
 from .launches import Launches
 from .memory import MemoryWatch
 from .orders import Order
-from .spawn import spawn
+from .spawn import RESET, spawn
 from .table import LINUX, boottime, set_mark
 from .wire import Channel
 
@@ -28,10 +28,7 @@ _TICK = 0.25  # poll() does not count suspension, the deadline does: look this o
 
 def main(fd: int, mark_base: int) -> None:
     """Be the guard of the worker at the other end of this socket. In a session of its own already."""
-    # Ctrl-C, a terminal that hangs up and `kill` on the group are for the worker to answer.
-    # (Not ignored, but handled by nothing: what is ignored stays ignored in every command.)
-    for signum in _UNHEEDED:
-        signal.signal(signum, lambda *_: None)
+    _heed_no_signals()
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     _adopt_orphans()
     guard = _Guard(Channel(socket.socket(fileno=fd)), mark_base)
@@ -193,6 +190,16 @@ def _why_not_ours(pid: int, *, leads: bool) -> int:
     except OSError as error:
         return error.errno or errno.ECHILD
     return 0
+
+
+def _heed_no_signals() -> None:
+    """Ctrl-C, a terminal that hangs up and `kill` on the group are for the worker to answer.
+
+    Handled by nothing, and not ignored, nor what was ignored when the worker was started: that stays so in commands.
+    """
+    inherited = [signum for signum in signal.valid_signals() if signal.getsignal(signum) is signal.SIG_IGN]
+    for signum in {*_UNHEEDED, *inherited} - {*RESET}:
+        signal.signal(signum, lambda *_: None)
 
 
 def _wake_on_sigchld() -> int:

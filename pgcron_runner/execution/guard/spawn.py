@@ -9,7 +9,7 @@ import signal
 from .orders import Order
 
 # Python ignores these, and an ignored signal would stay ignored in every command.
-_RESET = (signal.SIGPIPE, signal.SIGXFSZ)
+RESET = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 def spawn(order: Order, output: int, procs: int | None = None) -> int:
@@ -30,7 +30,7 @@ def spawn(order: Order, output: int, procs: int | None = None) -> int:
             file_actions=[(os.POSIX_SPAWN_DUP2, output, 1), (os.POSIX_SPAWN_DUP2, output, 2)],
             setsid=True,
             setsigmask=(),
-            setsigdef=_RESET,
+            setsigdef=RESET,
         )
     finally:
         if before is not None:
