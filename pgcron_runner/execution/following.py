@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import signal
 from dataclasses import replace
 
@@ -60,7 +61,9 @@ class _MemoryLimit:
     def told_in(self, outcome: Outcome) -> Outcome:
         if self._stop.reason is not StopReason.MEMORY or outcome.status is Status.SUCCEEDED:
             return outcome
-        words = f"it used {self._peak // _MB} MB of memory, more than its limit of {self._limit_mb} MB"
+        # Rounded up: the figure is to be more than the limit.
+        used = math.ceil(self._peak / _MB)
+        words = f"it used {used:,} MB of memory, more than its limit of {self._limit_mb:,} MB"
         return replace(outcome, reason="; ".join(filter(None, [words, outcome.reason])))
 
 
