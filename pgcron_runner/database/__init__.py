@@ -13,7 +13,7 @@ from pgcron_runner.database.failures import (
     explain,
     is_connection_lost,
 )
-from pgcron_runner.database.foreign import Notice, Results, in_transaction, is_at_rest, run_alone
+from pgcron_runner.database.foreign import Notice, Results, execute_at_once, in_transaction, is_at_rest, run_alone
 
 __all__ = [
     "Connection",
@@ -26,6 +26,7 @@ __all__ = [
     "Results",
     "UniqueViolation",
     "describe",
+    "execute_at_once",
     "explain",
     "in_transaction",
     "is_at_rest",

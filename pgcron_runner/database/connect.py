@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
@@ -12,7 +13,7 @@ from typing import Any, TypeAlias
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
-from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
 
 from pgcron_runner.database.failures import explain
 from pgcron_runner.errors import DatabaseRefused, DatabaseUnavailable, InvalidInput
@@ -64,7 +65,12 @@ class Purpose(Enum):
     RECORD = "record"
     LISTEN = "listen"
     JOB = "job"
+    REMOTE_JOB = "remote job"
     ADMIN = "admin"
+
+
+# Whose sessions run the text of jobs.
+_FOREIGN_TEXT = (Purpose.JOB, Purpose.REMOTE_JOB)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +91,13 @@ class Database:
                 self.conninfo,
                 autocommit=True,
                 # A job's session is reset with DISCARD ALL, which drops prepared statements behind psycopg's back.
-                prepare_threshold=None if purpose is Purpose.JOB else 3,
+                prepare_threshold=None if purpose in _FOREIGN_TEXT else 3,
                 **self._parameters(purpose),
             )
         except psycopg.Error as error:
             raise explain(error) from error
         try:
-            await _check(connection)
+            await _check(connection, may_be_read_only=purpose is Purpose.REMOTE_JOB)
         except psycopg.Error as error:
             await connection.close()
             raise explain(error) from error
@@ -100,10 +106,23 @@ class Database:
             raise
         return connection
 
-    async def connect_patiently(self, purpose: Purpose) -> Connection:
-        """The same, but waits while Postgres is away or has no connection to give; the caller bounds the time."""
+    async def connect_patiently(
+        self, purpose: Purpose, *, on_wait: Callable[[DatabaseUnavailable], None] | None = None
+    ) -> Connection:
+        """The same, but waits while Postgres is away or has no connection to give; the caller bounds the time.
+
+        `on_wait` is told before each pause what the matter is.
+        """
+
+        def tell(state: RetryCallState) -> None:
+            trouble = state.outcome.exception() if state.outcome is not None else None
+            if on_wait is not None and isinstance(trouble, DatabaseUnavailable):
+                on_wait(trouble)
+
         retrying = AsyncRetrying(
-            wait=wait_random_exponential(multiplier=0.1, max=2), retry=retry_if_exception_type(DatabaseUnavailable)
+            wait=wait_random_exponential(multiplier=0.1, max=2),
+            retry=retry_if_exception_type(DatabaseUnavailable),
+            before_sleep=tell,
         )
         return await retrying(self.connect, purpose)
 
@@ -112,6 +131,9 @@ class Database:
         settings = session_settings(purpose, self.lease)
         options = " ".join(f"-c {name}={_escaped(value)}" for name, value in settings.items())
         parameters = {key: value for key, value in _CLIENT_SIDE.items() if key not in given}
+        if purpose is Purpose.REMOTE_JOB:
+            # A job may well read from a standby.
+            parameters.pop("target_session_attrs", None)
         return parameters | {
             "options": f"{given.get('options', '')} {options}".strip(),
             "application_name": self.application_name,
@@ -132,7 +154,7 @@ def session_settings(purpose: Purpose, lease: timedelta) -> dict[str, str]:
             }
         case Purpose.RECORD | Purpose.LISTEN:
             return dict(_OWN_STATEMENTS)
-        case Purpose.JOB:
+        case Purpose.JOB | Purpose.REMOTE_JOB:
             # The job's own text runs here, under the role's and database's own settings.
             return _SERVER_SIDE | {"idle_in_transaction_session_timeout": "60s"}
         case Purpose.ADMIN:
@@ -160,7 +182,7 @@ def _escaped(value: str) -> str:
     return re.sub(r"([\\ ])", r"\\\1", value)
 
 
-async def _check(connection: Connection) -> None:
+async def _check(connection: Connection, *, may_be_read_only: bool) -> None:
     """Sees that the session is what it seems: not shared by a pooler, and able to write."""
     cursor = await connection.execute(
         "select pg_backend_pid(), pg_is_in_recovery(), current_setting('transaction_read_only')"
@@ -172,5 +194,5 @@ async def _check(connection: Connection) -> None:
             "A connection pooler in transaction mode is in between: advisory locks and LISTEN do not survive it. "
             "Connect to Postgres directly, or to a pool with pool_mode=session."
         )
-    if row[1] or row[2] == "on":
+    if not may_be_read_only and (row[1] or row[2] == "on"):
         raise DatabaseUnavailable("This Postgres is a standby or read-only; waiting for one that can write.")

@@ -1,4 +1,4 @@
-"""Statements about runs, as workers use them: claim, keep, finish, and the transaction of a SQL run."""
+"""Statements about runs, as workers use them: claim, keep, finish."""
 
 from __future__ import annotations
 
@@ -9,13 +9,10 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from pgcron_runner.database import Connection, DivisionByZero
+from pgcron_runner.database import Connection
 from pgcron_runner.model import Kind, NextRun, Outcome, Output, RetryPolicy, Said, Status, Task
 from pgcron_runner.statements import query
 from pgcron_runner.store.jobs import Lane
-
-# The largest that a setting of Postgres takes, some 24 days.
-_LONGEST_TIMEOUT_MS = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +58,6 @@ class Claimed:
     tasks: list[Task]
     refused: frozenset[int]
     more: bool
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedSqlRun:
-    """A SQL job's transaction as it begins: its lock was granted, the run still is this worker's, its id."""
-
-    locked: bool
-    ours: bool
-    transaction_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,71 +262,6 @@ async def list_own_locks(connection: Connection) -> list[LockedJob]:
     """The job locks that this session holds by `pg_locks`: one row a job and mode, however often it was taken."""
     cursor = await connection.execute(query("list_own_locks"))
     return [LockedJob(job_id, exclusive) for job_id, exclusive in await cursor.fetchall()]
-
-
-async def open_sql_run(connection: Connection, worker_id: UUID, task: Task) -> OpenedSqlRun:
-    """Begins the job's own transaction, takes its lock and looks at the run."""
-    async with connection.pipeline():
-        await connection.execute("begin isolation level read committed")
-        cursor = await connection.execute(
-            query("open_sql_run"),
-            {
-                "exclusive": task.exclusive,
-                "job_id": task.job_id,
-                "run_id": task.run_id,
-                "worker_id": worker_id,
-                "job_name": task.job_name,
-                "scheduled_for": task.scheduled_for.isoformat(),
-                "attempt": task.attempt,
-                # The worker stops the run at its timeout; this is for a server that the worker no longer reaches.
-                "timeout_ms": min(task.timeout // timedelta(milliseconds=1) + 5000, _LONGEST_TIMEOUT_MS),
-            },
-        )
-    row = await cursor.fetchone()
-    assert row is not None
-    return OpenedSqlRun(*row[:3])
-
-
-async def commit_sql_run(
-    connection: Connection, worker_id: UUID, task: Task, outcome: Outcome, transaction_id: str
-) -> bool:
-    """Writes `succeeded` in the job's own transaction and commits both.
-
-    False: nothing was committed, since the run or the transaction is no longer the one that was opened. Any other
-    DatabaseError after a lost session leaves open whether the server has committed.
-    """
-    output = outcome.output or Output()
-    try:
-        async with connection.pipeline():
-            # The job may have become somebody who must not write to our tables.
-            await connection.execute("reset session authorization")
-            await connection.execute("reset role")
-            await connection.execute(
-                query("succeed_sql_run"),
-                {
-                    "run_id": task.run_id,
-                    "worker_id": worker_id,
-                    "transaction_id": transaction_id,
-                    "result": as_json(outcome.result),
-                    "output": output.text or None,
-                    "output_bytes": output.total_bytes or None,
-                    "output_truncated": output.truncated if output.text else None,
-                    "progress": as_json(outcome.progress),
-                    "now": None,
-                },
-            )
-            await connection.execute("commit")
-    except DivisionByZero:
-        return False
-    return True
-
-
-async def settle_sql_run(connection: Connection, task: Task) -> tuple[bool, Status | None]:
-    """After a COMMIT without an answer: whether the old transaction is over, and the state that the run then has."""
-    cursor = await connection.execute(query("settle_sql_run"), {"job_id": task.job_id, "run_id": task.run_id})
-    row = await cursor.fetchone()
-    assert row is not None
-    return bool(row[0]), None if row[1] is None else Status(row[1])
 
 
 def next_runs_value(next_runs: Sequence[NextRun]) -> list[dict[str, Any]] | None:

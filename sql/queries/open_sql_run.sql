@@ -11,10 +11,13 @@ select case when %(exclusive)s
                   and r.worker_id operator(pg_catalog.=) %(worker_id)s::pg_catalog.uuid
                   and r.status operator(pg_catalog.=) 'running'::pg_catalog.text),
        pg_catalog.pg_current_xact_id()::pg_catalog.text,
+       pg_catalog.set_config('pgcron.transaction', 'on', true),
        pg_catalog.set_config('pgcron.run_id', %(run_id)s::bigint::pg_catalog.text, true),
        pg_catalog.set_config('pgcron.job', %(job_name)s, true),
        pg_catalog.set_config('pgcron.scheduled_for', %(scheduled_for)s, true),
        pg_catalog.set_config('pgcron.attempt', %(attempt)s::int::pg_catalog.text, true),
+       pg_catalog.set_config('pgcron.args', %(args)s, true),
+       pg_catalog.set_config('pgcron.state', %(state)s, true),
        pg_catalog.set_config('statement_timeout', %(timeout_ms)s::bigint::pg_catalog.text, true),
        pg_catalog.set_config('lock_timeout', '0', true),
        case when pg_catalog.current_setting('server_version_num')::int operator(pg_catalog.>=) 170000

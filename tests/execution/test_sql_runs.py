@@ -17,11 +17,9 @@ import pytest
 
 from pgcron_runner import database as sessions
 from pgcron_runner.embedded import Server
-from pgcron_runner.execution import sessions as job_sessions
-from pgcron_runner.execution import sql
 from pgcron_runner.execution.live import Live
-from pgcron_runner.execution.script import copies_to_client, split_statements, transaction_end
 from pgcron_runner.execution.sql import SqlRunner
+from pgcron_runner.execution.sql.script import copies_to_client, split_statements, transaction_end
 from pgcron_runner.execution.stop import Stop
 from pgcron_runner.migrate import migrate_database
 from pgcron_runner.model import Status, StopReason
@@ -332,7 +330,7 @@ async def test_a_command_that_would_end_its_transaction_is_refused_before_it_beg
 async def test_one_that_ended_it_all_the_same_is_never_recorded_as_succeeded(
     database: Database, runner: SqlRunner, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
-    monkeypatch.setattr(sql, "transaction_end", lambda statement: None)
+    monkeypatch.setattr("pgcron_runner.execution.sql.runner.transaction_end", lambda statement: None)
     task = claimed_task(database, f"{DONE}; {end}")
     outcome = await runner.run(task, Stop(), Live())
     for (name,) in database.rows("select gid from pg_prepared_xacts"):
@@ -789,7 +787,7 @@ async def test_a_stop_between_two_statements_begins_no_further_one(database: Dat
         return results
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pgcron_runner.execution.sql.run_alone", run_alone)
+        patch.setattr("pgcron_runner.execution.sql.work.run_alone", run_alone)
         outcome = await runner.run(task, stop, Live())
     assert (outcome.status, outcome.reason) == (Status.FAILED, None)
     assert text_of(outcome) == "INSERT 0 1\nNOTICE: now\nDO\n"
@@ -868,7 +866,7 @@ async def test_an_idle_session_that_has_ended_costs_no_run(database: Database, r
 async def test_nor_does_one_that_has_ended_without_a_word(
     database: Database, runner: SqlRunner, monkeypatch: pytest.MonkeyPatch, args: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(job_sessions, "_is_quiet", lambda connection: True)
+    monkeypatch.setattr("pgcron_runner.execution.sql.sessions._is_quiet", lambda connection: True)
     assert (await runner.run(claimed_task(database, DONE, name="first"), Stop(), Live())).recorded
     terminate_sessions(database)
     outcome = await runner.run(claimed_task(database, DONE, name="second", args=args), Stop(), Live())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pgcron_runner.execution.script import split_statements
+from pgcron_runner.execution.sql.script import split_statements
 
 
 @pytest.mark.parametrize(

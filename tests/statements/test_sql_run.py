@@ -11,8 +11,8 @@ import pytest
 from pgcron_runner.database import Connection, DatabaseError, Purpose
 from pgcron_runner.model import Outcome, Output, Status, Task
 from pgcron_runner.statements import query
-from pgcron_runner.store import runs
-from pgcron_runner.store.runs import OpenedSqlRun
+from pgcron_runner.store import runs, sql_runs
+from pgcron_runner.store.sql_runs import OpenedSqlRun
 from tests.statements.builders import (
     NOW,
     OTHER_WORKER,
@@ -46,7 +46,7 @@ async def claimed(control: Connection, database: Database, name: str = "job", **
 
 
 async def open_run(connection: Connection, task: Task, worker_id: Any = WORKER) -> OpenedSqlRun:
-    return await runs.open_sql_run(connection, worker_id, task)
+    return await sql_runs.open_sql_run(connection, worker_id, task)
 
 
 async def work(connection: Connection, task: Task) -> None:
@@ -67,7 +67,7 @@ async def test_work_and_record_are_one_commit(control: Connection, job: Connecti
     await work(job, task)
     assert (done_work(database), status(database, task.run_id)) == ([], "running")
     outcome = Outcome(Status.SUCCEEDED, result={"value": 1}, output=Output("INSERT 0 1\n", 11))
-    assert await runs.commit_sql_run(job, WORKER, task, outcome, opened.transaction_id)
+    assert await sql_runs.commit_sql_run(job, WORKER, task, outcome, opened.transaction_id)
     assert done_work(database) == [task.run_id]
     assert database.rows(
         "select status, result, output, output_bytes, output_truncated, finished_at is not null from pgcron.runs"
@@ -79,7 +79,7 @@ async def test_a_run_without_output_or_result_has_none(
 ) -> None:
     task = await claimed(control, database)
     opened = await open_run(job, task)
-    assert await runs.commit_sql_run(job, WORKER, task, _DONE, opened.transaction_id)
+    assert await sql_runs.commit_sql_run(job, WORKER, task, _DONE, opened.transaction_id)
     assert database.rows("select num_nonnulls(result, output, output_bytes, output_truncated) from pgcron.runs") == [
         (0,)
     ]
@@ -153,7 +153,7 @@ async def test_where_overlap_is_allowed_transactions_run_side_by_side(
         await work(session, task)
     assert [one.locked for one in opened] == [True, True]
     for session, task, one in zip(sessions, tasks, opened, strict=True):
-        assert await runs.commit_sql_run(session, WORKER, task, _DONE, one.transaction_id)
+        assert await sql_runs.commit_sql_run(session, WORKER, task, _DONE, one.transaction_id)
     assert len(done_work(database)) == 2
 
 
@@ -185,7 +185,7 @@ async def test_a_job_that_ended_its_own_transaction_is_not_recorded_as_done(
     for statement in statements:
         await job.execute(statement)
     await work(job, task)
-    assert not await runs.commit_sql_run(job, WORKER, task, _DONE, opened.transaction_id)
+    assert not await sql_runs.commit_sql_run(job, WORKER, task, _DONE, opened.transaction_id)
     await job.execute("rollback")
     assert (status(database, task.run_id), done_work(database)) == ("running", [])
 
@@ -195,7 +195,7 @@ async def test_savepoints_are_within_the_transaction(control: Connection, job: C
     opened = await open_run(job, task)
     await job.execute("savepoint s")
     await work(job, task)
-    assert await runs.commit_sql_run(job, WORKER, task, _DONE, opened.transaction_id)
+    assert await sql_runs.commit_sql_run(job, WORKER, task, _DONE, opened.transaction_id)
     assert done_work(database) == [task.run_id]
 
 
@@ -220,7 +220,7 @@ async def test_work_whose_run_was_taken_away_meanwhile_is_not_committed(
     opened = await open_run(job, task)
     await work(job, task)
     await runs.finish_runs(control, WORKER, [ending(task.run_id, Status.LOST, retry_in=0)], now=NOW)
-    assert not await runs.commit_sql_run(job, WORKER, task, _DONE, opened.transaction_id)
+    assert not await sql_runs.commit_sql_run(job, WORKER, task, _DONE, opened.transaction_id)
     await job.execute("rollback")
     assert (done_work(database), statuses(database, task.job_id)) == ([], ["lost", "queued"])
 
@@ -234,7 +234,7 @@ async def test_work_that_cannot_be_committed_is_not_recorded(
     opened = await open_run(job, task)
     await job.execute("insert into public.once values (1), (1)")
     with pytest.raises(DatabaseError, match="once_i_key"):
-        await runs.commit_sql_run(job, WORKER, task, _DONE, opened.transaction_id)
+        await sql_runs.commit_sql_run(job, WORKER, task, _DONE, opened.transaction_id)
     assert status(database, task.run_id) == "running"
     assert database.value("select count(*) from public.once") == 0
 
@@ -259,9 +259,9 @@ async def test_nothing_is_settled_while_the_old_transaction_lives(
     task = await claimed(control, database)
     opened = await open_run(job, task)
     fresh = await connect(Purpose.JOB)
-    assert (await runs.settle_sql_run(fresh, task))[0] is False
-    await runs.commit_sql_run(job, WORKER, task, _DONE, opened.transaction_id)
-    assert await runs.settle_sql_run(fresh, task) == (True, Status.SUCCEEDED)
+    assert (await sql_runs.settle_sql_run(fresh, task))[0] is False
+    await sql_runs.commit_sql_run(job, WORKER, task, _DONE, opened.transaction_id)
+    assert await sql_runs.settle_sql_run(fresh, task) == (True, Status.SUCCEEDED)
 
 
 async def test_a_transaction_that_died_leaves_its_run_running(
@@ -273,16 +273,16 @@ async def test_a_transaction_that_died_leaves_its_run_running(
     fresh = control
     assert database.value("select pg_advisory_lock(0)") is not None
     # The server may need a moment to see the closed connection: until then it is not settled.
-    over, found = await runs.settle_sql_run(fresh, task)
+    over, found = await sql_runs.settle_sql_run(fresh, task)
     while not over:
-        over, found = await runs.settle_sql_run(fresh, task)
+        over, found = await sql_runs.settle_sql_run(fresh, task)
     assert found is Status.RUNNING
 
 
 async def test_a_run_that_is_gone_has_no_state(control: Connection, database: Database) -> None:
     task = await claimed(control, database)
     database.execute("delete from pgcron.runs")
-    assert await runs.settle_sql_run(control, task) == (True, None)
+    assert await sql_runs.settle_sql_run(control, task) == (True, None)
 
 
 # --------------------------------------------------------------- under the settings of the role or the text
@@ -301,7 +301,7 @@ async def test_a_jobs_own_search_path_cannot_change_what_our_statements_mean(
     )
     opened = await open_run(job, task)
     await job.execute("set search_path to evil, pg_catalog")
-    assert await runs.commit_sql_run(job, WORKER, task, _DONE, opened.transaction_id)
+    assert await sql_runs.commit_sql_run(job, WORKER, task, _DONE, opened.transaction_id)
     assert database.value("select finished_at > '2020-01-01Z' from pgcron.runs") is True
 
 
@@ -318,7 +318,7 @@ async def test_a_jobs_own_search_path_cannot_open_the_fence(
     await work(job, task)
     await job.execute("set search_path to evil, pg_catalog")
     await runs.finish_runs(control, WORKER, [ending(task.run_id, Status.LOST)], now=NOW)
-    assert not await runs.commit_sql_run(job, WORKER, task, _DONE, opened.transaction_id)
+    assert not await sql_runs.commit_sql_run(job, WORKER, task, _DONE, opened.transaction_id)
     await job.execute("rollback")
     assert status(database, task.run_id) == "lost"
 
@@ -329,7 +329,7 @@ async def test_a_job_may_take_on_another_role(control: Connection, job: Connecti
     opened = await open_run(job, task)
     await job.execute("set role worker")
     await work(job, task)
-    assert await runs.commit_sql_run(job, WORKER, task, _DONE, opened.transaction_id)
+    assert await sql_runs.commit_sql_run(job, WORKER, task, _DONE, opened.transaction_id)
     assert (done_work(database), status(database, task.run_id)) == ([task.run_id], "succeeded")
 
 
