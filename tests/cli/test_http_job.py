@@ -37,12 +37,9 @@ def test_an_http_job_runs_on_a_worker_and_shows_how_it_went(
     assert shown["result"]["json"] == {"job": 7, "you": "***"}
     assert cli("runs", "logs", str(run_id)).out == '{"job": 7, "you": "***"}\n'
     assert "status 503 where 2xx was expected" in cli("runs", "show", str(failing_id)).out
-    requests = {request.target: [] for request in server.requests}
-    for request in server.requests:
-        requests[request.target].append(request.headers)
-    (sent,) = requests["/ok"]
+    (sent,) = [request.headers for request in server.requests if request.target == "/ok"]
     assert (sent["authorization"], sent["x-pgcron-run-id"]) == (f"Bearer {TOKEN}", str(run_id))
-    first, second = requests["/down"]
+    first, second = [request.headers for request in server.requests if request.target == "/down"]
     assert first["idempotency-key"] == second["idempotency-key"]
     assert (first["x-pgcron-attempt"], second["x-pgcron-attempt"]) == ("1", "2")
     history = database.rows("select to_jsonb(r)::text from pgcron.runs r")

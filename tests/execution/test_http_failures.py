@@ -220,7 +220,7 @@ async def test_a_fault_of_ours_shows_no_secret(monkeypatch: pytest.MonkeyPatch) 
     def fault(*_: object) -> Any:
         raise LookupError("a header was s3cr3t-1")
 
-    monkeypatch.setattr(connections, "_trace", fault)
+    monkeypatch.setattr(connections, "_Resolver", fault)
     with pytest.raises(Exception, match=r"LookupError.*\*\*\*") as raised:
         await run("http://127.0.0.1:1/", headers={"X-Key": "env:API_TOKEN"})
     assert "s3cr3t" not in str(raised.value)

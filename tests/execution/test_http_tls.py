@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from tests.execution.http_runs import ENVIRON, Names, fails, run, succeeds
+from tests.execution.http_runs import ENVIRON, TOKEN, Names, fails, run, succeeds
 from tests.execution.tasks import text_of
 from tests.support.http_server import Connection, HttpServer, redirect, reply, serving
 
@@ -121,6 +121,16 @@ async def test_the_user_of_a_proxy_comes_from_the_environment_and_is_shown_nowhe
     assert sent == f"Basic {b64encode(b'user:pr0xypw').decode()}"
     assert sent.removeprefix("Basic ") not in text_of(outcome)
     assert "pr0xypw" not in text_of(outcome)
+
+
+@pytest.mark.parametrize(
+    ("variable", "words"), [("API_TOKEN", "is no proxy's URL"), ("NOT_THERE", "environment has not")]
+)
+async def test_a_variable_that_holds_no_proxy_is_not_shown(variable: str, words: str) -> None:
+    error = await fails("http://far.test/", proxy=f"env:{variable}")
+    assert error.startswith(f"launch failed: args.proxy: 'proxy' asks for {variable}, which ")
+    assert words in error
+    assert TOKEN not in error
 
 
 async def tunnel(connection: Connection) -> None:

@@ -68,6 +68,7 @@ class Client:
                 proxy=proxy,
                 ssl=self._trust,
                 allow_redirects=False,
+                trace_request_ctx=report,
             )
         except NotSentAgain as error:
             report.error = describe(error.reason, request.url)

@@ -11,6 +11,7 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
@@ -48,7 +49,8 @@ class NotSentAgain(Exception):
 async def open_session(lookups: Lookups, report: Report) -> AsyncIterator[aiohttp.ClientSession]:
     """A session for one run alone: no cookies, no settings of the environment, no connection used twice.
 
-    It tells the report what it is about, and leaves nothing behind, whatever state it is in at its end.
+    It tells the report what it is about, and leaves nothing behind, whatever state it is in at its end. Requests are
+    made with `trace_request_ctx=report`.
     """
     sockets: list[socket.socket] = []
     connector = aiohttp.TCPConnector(
@@ -67,7 +69,7 @@ async def open_session(lookups: Lookups, report: Report) -> AsyncIterator[aiohtt
         max_line_size=_LONGEST_LINE,
         max_field_size=_LONGEST_LINE,
         max_headers=_MOST_HEADERS,
-        trace_configs=[_trace(report)],
+        trace_configs=[_TRACE],
         middlewares=(_send_once,),
     )
     try:
@@ -118,13 +120,17 @@ async def _send_once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandler
         raise NotSentAgain(error) from error
 
 
-def _trace(report: Report) -> aiohttp.TraceConfig:
-    async def connected(*_: object) -> None:
-        report.phase = Phase.ANSWER
+def _trace() -> aiohttp.TraceConfig:
+    async def connected(_: object, context: SimpleNamespace, __: object) -> None:
+        context.trace_request_ctx.phase = Phase.ANSWER
 
     config = aiohttp.TraceConfig()
     config.on_connection_create_end.append(connected)
     return config
+
+
+# One for all, since it is dear to make: which report it is about is said with each request.
+_TRACE = _trace()
 
 
 class _Resolver(AbstractResolver):

@@ -236,3 +236,12 @@ def parse_proxy(text: str) -> Url:
         return parse_url(text)
     except BadUrl as error:
         raise _wrong("proxy", shown(text), str(error)) from None
+
+
+def is_proxy(text: str) -> bool:
+    """Whether it is the URL of a proxy that may be used."""
+    try:
+        parse_proxy(text)
+    except InvalidInput:
+        return False
+    return True

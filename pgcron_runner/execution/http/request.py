@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from pgcron_runner import __version__
 from pgcron_runner.errors import InvalidInput
-from pgcron_runner.execution.http.definition import Definition, Text, parse_proxy
+from pgcron_runner.execution.http.definition import Definition, Text, is_proxy, parse_proxy
 from pgcron_runner.execution.http.urls import Url
 from pgcron_runner.model import Task
 
@@ -69,7 +69,9 @@ def proxy_url(definition: Definition, environ: Mapping[str, str]) -> str | None:
     if definition.proxy is None:
         return None
     text = _value("proxy", "proxy", definition.proxy, environ)
-    parse_proxy(text)
+    if definition.proxy.variable is not None and not is_proxy(text):
+        # What it does hold may be a secret that belongs elsewhere.
+        raise InvalidInput("args.proxy", "proxy", f"asks for {definition.proxy.variable}, which is no proxy's URL")
     return text
 
 

@@ -11,6 +11,7 @@ import asyncio
 import importlib
 import os
 from collections.abc import Mapping
+from types import ModuleType
 
 from pgcron_runner.errors import InvalidInput, PgcronError
 from pgcron_runner.execution.http.definition import Definition, read_definition
@@ -32,6 +33,7 @@ class HttpRunner:
     def __init__(self, environ: Mapping[str, str] = os.environ, lookups: Lookups | None = None) -> None:
         self._environ = environ
         self._lookups = lookups or Lookups()
+        self._client: ModuleType | None = None
 
     async def run(self, task: Task, stop: Stop, live: Live) -> Outcome:
         """Sends the job's request; the status of the last answer decides.
@@ -61,9 +63,11 @@ class HttpRunner:
     async def _exchange(
         self, definition: Definition, request: Request, report: Report, *, proxy: str | None, most_bytes: int
     ) -> None:
-        # aiohttp takes 25 MB and a fifth of a second, which workers without http jobs never spend.
-        client = await asyncio.to_thread(importlib.import_module, "pgcron_runner.execution.http.client")
-        await client.Client(definition, report, self._lookups).run(request, proxy=proxy, most_bytes=most_bytes)
+        if self._client is None:
+            # aiohttp takes 25 MB and a fifth of a second, which workers without http jobs never spend.
+            self._client = await asyncio.to_thread(importlib.import_module, "pgcron_runner.execution.http.client")
+        client = self._client.Client(definition, report, self._lookups)
+        await client.run(request, proxy=proxy, most_bytes=most_bytes)
 
 
 def _launch_failed(error: InvalidInput) -> Outcome:
