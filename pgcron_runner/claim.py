@@ -7,12 +7,12 @@ from datetime import datetime
 from uuid import UUID
 
 from pgcron_runner.database import Connection, DatabaseError, UniqueViolation
+from pgcron_runner.decisions import Lane
 from pgcron_runner.logs import get_logger
 from pgcron_runner.model import Kind
 from pgcron_runner.session import Session
 from pgcron_runner.settings import BATCH
 from pgcron_runner.store import runs
-from pgcron_runner.store.jobs import Lane
 from pgcron_runner.store.runs import Claimed, LockedJob
 
 log = get_logger(__name__)

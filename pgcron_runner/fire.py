@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from pgcron_runner.decisions import Lane
 from pgcron_runner.logs import get_logger
 from pgcron_runner.model import DueJob
 from pgcron_runner.planning import Plan, plan_job
@@ -12,7 +13,6 @@ from pgcron_runner.schedule import zone_data_version
 from pgcron_runner.session import Session
 from pgcron_runner.settings import BATCH
 from pgcron_runner.store import jobs
-from pgcron_runner.store.jobs import Lane
 
 log = get_logger(__name__)
 

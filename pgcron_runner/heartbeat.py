@@ -3,30 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from datetime import datetime
 from uuid import UUID
 
 from pgcron_runner.clock import boottime
+from pgcron_runner.decisions import Beaten
 from pgcron_runner.session import Session
 from pgcron_runner.store import runs, workers
-
-
-@dataclass(frozen=True, slots=True)
-class Beaten:
-    """What a heartbeat brought. `sent_at` (boot-time clock) was read before it was sent: the lease counts from there.
-
-    `alive` false: the row was closed by others, and with it all runs. `taken`: runs that are no longer this worker's.
-    `given_back`: runs that were claimed by a COMMIT without an answer; they were never begun, and are queued again.
-    """
-
-    sent_at: float
-    alive: bool
-    database_now: datetime | None = None
-    answered_at: float = 0.0
-    taken: frozenset[int] = frozenset()
-    cancelled: frozenset[int] = frozenset()
-    given_back: frozenset[int] = frozenset()
 
 
 class Heartbeat:

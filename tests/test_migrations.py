@@ -15,6 +15,7 @@ from psycopg import sql
 from pgcron_runner import database as sessions
 from pgcron_runner.claim import Claim
 from pgcron_runner.database import Purpose
+from pgcron_runner.decisions import Lane
 from pgcron_runner.errors import DatabaseRefused, SchemaMissing, SchemaOutdated, SchemaTooNew
 from pgcron_runner.execution.live import Live
 from pgcron_runner.execution.sql import SqlRunner
@@ -25,7 +26,6 @@ from pgcron_runner.migrate import check_schema, migrate, migrate_database
 from pgcron_runner.model import Finished, Kind, Outcome, Output, Status, Task
 from pgcron_runner.session import Session
 from pgcron_runner.statements import migrations
-from pgcron_runner.store.jobs import Lane
 from pgcron_runner.store.runs import LockedJob
 from tests.statements.builders import WORKER, add_job, register, text_of
 from tests.support.databases import WORKER_ROLE, Database

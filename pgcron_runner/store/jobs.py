@@ -8,18 +8,10 @@ from datetime import date, datetime
 from typing import Any
 
 from pgcron_runner.database import Connection
+from pgcron_runner.decisions import Lane
 from pgcron_runner.model import CatchUp, DstGap, DstRepeat, DueJob, ExcludedDays, Overlap
 from pgcron_runner.planning import Plan
 from pgcron_runner.statements import query
-
-
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """What one claim asks for: a queue, a priority in it, and the queue's own limit."""
-
-    queue: str
-    priority: int
-    max_running: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,31 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from pgcron_runner.database import Connection
-from pgcron_runner.model import Kind, NextRun, Outcome, Output, RetryPolicy, Said, Status, Task
+from pgcron_runner.decisions import Lane, LaneDue, NextDue
+from pgcron_runner.model import Kind, NextRun, Outcome, Output, RetryPolicy, Said, Task
 from pgcron_runner.statements import query
-from pgcron_runner.store.jobs import Lane
-
-
-@dataclass(frozen=True, slots=True)
-class LaneDue:
-    """What waits in one queue at one priority: whether something is due, and seconds to the next that is not yet."""
-
-    lane: Lane
-    is_due: bool
-    due_in: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class NextDue:
-    """Seconds until the next planned time of any job (None: there is none), and what is queued."""
-
-    jobs_due_in: float | None
-    lanes: tuple[LaneDue, ...]
 
 
 @dataclass(frozen=True, slots=True)

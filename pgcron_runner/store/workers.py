@@ -37,6 +37,14 @@ async def register_worker(
     )
 
 
+async def read_timeline(connection: Connection) -> str:
+    """Which system this is, and on which of its timelines: another text means another server's history."""
+    cursor = await connection.execute(query("read_timeline"))
+    row = await cursor.fetchone()
+    assert row is not None
+    return str(row[0])
+
+
 async def beat_worker(connection: Connection, worker_id: UUID, *, stopping: bool) -> datetime | None:
     """One heartbeat; returns the database's clock. None: the worker's row was closed, its runs are lost."""
     cursor = await connection.execute(query("beat_worker"), {"id": worker_id, "stopping": stopping})

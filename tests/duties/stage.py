@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 
 from pgcron_runner.claim import Claim
 from pgcron_runner.database import Database, Purpose
+from pgcron_runner.decisions import Lane
 from pgcron_runner.errors import DatabaseUnavailable
 from pgcron_runner.finish import Finish
 from pgcron_runner.fire import Fire
@@ -22,7 +23,6 @@ from pgcron_runner.schedule import zone_data_version
 from pgcron_runner.session import Session
 from pgcron_runner.settings import WorkerSettings
 from pgcron_runner.store import workers
-from pgcron_runner.store.jobs import Lane
 from pgcron_runner.store.runs import LockedJob
 from pgcron_runner.tidy import Tidy
 

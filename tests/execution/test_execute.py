@@ -30,7 +30,7 @@ from pgcron_runner.store.runs import LockedJob
 from tests.execution.tasks import claimed_task, recorded_status, some_task
 from tests.statements.builders import WORKER
 from tests.support.databases import Database, drop_database
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, eventually_async
 
 SUCCESS = Outcome(Status.SUCCEEDED, result=1)
 
@@ -114,9 +114,8 @@ async def test_a_job_that_allows_overlap_is_locked_once_for_each_run(stage: Stag
     await stage.execute.wait_until_idle()
 
 
-async def test_idle_means_that_nothing_runs_and_recorded_that_all_is_written(stage: Stage) -> None:
+async def test_idle_means_that_nothing_runs(stage: Stage) -> None:
     await stage.execute.wait_until_idle()
-    await stage.execute.wait_until_recorded()
     await stage.begin(1, 2)
     idle = asyncio.create_task(stage.execute.wait_until_idle())
     stage.ends[1].set_result(SUCCESS)
@@ -124,13 +123,6 @@ async def test_idle_means_that_nothing_runs_and_recorded_that_all_is_written(sta
     assert not idle.done()
     stage.ends[2].set_result(SUCCESS)
     await idle
-    recorded = asyncio.create_task(stage.execute.wait_until_recorded())
-    await asyncio.sleep(0)
-    stage.execute.recorded([1])
-    await asyncio.sleep(0.01)
-    assert not recorded.done()
-    stage.execute.recorded([2])
-    await recorded
 
 
 async def test_idle_waits_for_what_was_started_meanwhile(stage: Stage) -> None:
@@ -195,7 +187,7 @@ async def test_a_stop_before_the_start_prevents_the_start(stage: Stage) -> None:
 
 async def test_only_those_that_are_meant_are_stopped(stage: Stage) -> None:
     await stage.begin(1, 2, 3)
-    stage.execute.stop_jobs({20}, StopReason.LEASE, now=True)
+    stage.execute.stop([2], StopReason.LEASE, now=True)
     stage.execute.stop([3, 99], StopReason.CANCEL)
     await turns()
     assert [stage.outcome(run_id).status for run_id in (2, 3)] == [Status.LOST, Status.CANCELLED]
@@ -218,6 +210,24 @@ async def test_the_timeout_ends_with_the_run(stage: Stage) -> None:
     stage.ends[1].set_result(Outcome(Status.FAILED))
     await asyncio.sleep(0.05)
     assert stage.outcome(1).status is Status.FAILED
+
+
+async def test_each_run_has_its_own_timeout_whatever_order_they_come_in(stage: Stage) -> None:
+    await stage.begin(1, timeout=timedelta(hours=1))
+    await stage.begin(2, timeout=timedelta(seconds=0.06))
+    await stage.begin(3, timeout=timedelta(seconds=0.03))
+    await eventually_async(lambda: have_ended(stage, 3), message="the shortest is over")
+    await eventually_async(lambda: have_ended(stage, 2, 3), message="the next is over")
+    assert stage.execute.run_ids[0] == 1
+    await stage.begin(4, timeout=timedelta(seconds=0.03))
+    await eventually_async(lambda: have_ended(stage, 2, 3, 4), message="a later one is over")
+    stage.ends[1].set_result(SUCCESS)
+    await stage.execute.wait_until_idle()
+    assert [stage.outcome(run_id).status for run_id in (1, 2, 3, 4)] == [Status.SUCCEEDED, *[Status.TIMED_OUT] * 3]
+
+
+async def have_ended(stage: Stage, *run_ids: int) -> bool:
+    return sorted(stage.execute.unrecorded) == list(run_ids)
 
 
 # Faults of ours

@@ -11,9 +11,9 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from pgcron_runner.database import Connection
+from pgcron_runner.decisions import Lane
 from pgcron_runner.model import Kind, Outcome, Status
 from pgcron_runner.store import runs
-from pgcron_runner.store.jobs import Lane
 from pgcron_runner.store.runs import Claimed, Ending
 from tests.support.databases import Database
 

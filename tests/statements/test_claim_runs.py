@@ -9,9 +9,9 @@ from typing import LiteralString
 import pytest
 
 from pgcron_runner.database import Connection, UniqueViolation
+from pgcron_runner.decisions import Lane
 from pgcron_runner.model import Kind, RetryPolicy
 from pgcron_runner.store import runs
-from pgcron_runner.store.jobs import Lane
 from pgcron_runner.store.runs import LockedJob
 from tests.statements.builders import (
     NOW,

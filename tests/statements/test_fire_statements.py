@@ -11,11 +11,11 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from pgcron_runner.database import Connection, Purpose
+from pgcron_runner.decisions import Lane
 from pgcron_runner.model import CatchUp, DstGap, DstRepeat, DueJob, Overlap, Status
 from pgcron_runner.planning import Plan, PlannedRun
 from pgcron_runner.statements import query
 from pgcron_runner.store import jobs, runs
-from pgcron_runner.store.jobs import Lane
 from tests.statements.builders import (
     NOW,
     WORKER,

@@ -8,9 +8,8 @@ from uuid import uuid4
 import pytest
 
 from pgcron_runner.database import Connection
+from pgcron_runner.decisions import Lane, LaneDue, NextDue
 from pgcron_runner.store import runs
-from pgcron_runner.store.jobs import Lane
-from pgcron_runner.store.runs import LaneDue, NextDue
 from tests.statements.builders import (
     DEFAULT_LANE,
     NOW,
