@@ -21,7 +21,10 @@ def _default_name() -> str:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """How one worker works. `queues` None: all of them; `drain_timeout` None: as long as the runs take."""
+    """How one worker works. `queues` None: all of them; `drain_timeout` None: as long as the runs take.
+
+    `preload`: modules that Python runs find imported already (execution/zygote.py).
+    """
 
     name: str = field(default_factory=_default_name)
     queues: tuple[str, ...] | None = None
@@ -31,6 +34,7 @@ class WorkerSettings:
     poll: timedelta = timedelta(seconds=5)
     drain_timeout: timedelta | None = None
     once: bool = False
+    preload: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not 1 <= self.slots <= 10_000:
@@ -41,3 +45,7 @@ class WorkerSettings:
             raise InvalidInput("poll", str(self.poll), "is not longer than zero", example="--poll 5s")
         if not self.name or len(self.name) > 100:
             raise InvalidInput("name", self.name, "is not 1 to 100 characters long", example="--name web-1")
+        for module in self.preload:
+            if not all(part.isidentifier() for part in module.split(".")):
+                problem = "is not the name of a module"
+                raise InvalidInput("preload", module, problem, example="--preload pandas,myapp.models")

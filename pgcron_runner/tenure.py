@@ -76,7 +76,8 @@ class Tenure:
         )
         self._record = Session(database, Purpose.RECORD, availability=availability)
         self._listen = Session(database, Purpose.LISTEN, on_connect=self._hear, availability=availability)
-        self._runners = Runners(database, self.id, self._guard, slots=self._settings.slots)
+        slots, preload = self._settings.slots, self._settings.preload
+        self._runners = Runners(database, self.id, self._guard, slots=slots, preload=preload)
 
     def _build_duties(self) -> None:
         self._execute = Execute(self._runners.by_kind(), self._on_finished)

@@ -163,6 +163,11 @@ def parse_queue(name: str, *, field: str = "queue") -> str:
     return name
 
 
+def parse_names(text: str) -> tuple[str, ...]:
+    """A comma-separated list; may be empty."""
+    return tuple(_split(text))
+
+
 def _split(text: str) -> list[str]:
     """The names in a list, each once."""
     return list(dict.fromkeys(name for part in text.split(",") if (name := part.strip())))

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pgcron_runner.cli.options import Dsn, duration, option, parse_kinds, parse_queues
+from pgcron_runner.cli.options import Dsn, duration, option, parse_kinds, parse_names, parse_queues
 from pgcron_runner.model import Kind
 from pgcron_runner.settings import WorkerSettings
 
@@ -52,6 +52,16 @@ def worker(
             parser=duration("drain-timeout", minimum=timedelta(0)),
         ),
     ] = None,
+    preload: Annotated[
+        str | None,
+        option(
+            "--preload",
+            "A,B",
+            "Import these modules once, such as pandas,myapp.models, so that Python jobs start at once; they see them"
+            " as they were then.",
+            envvar="PGCRON_PRELOAD",
+        ),
+    ] = None,
     once: Annotated[
         bool, typer.Option("--once", help="Run what is due now, then end. For tests, and under another scheduler.")
     ] = False,
@@ -72,6 +82,7 @@ def worker(
         poll=poll,
         drain_timeout=drain_timeout,
         once=once,
+        preload=() if preload is None else parse_names(preload),
     )
     _run(settings, dsn, log_json=log_json, log_level=log_level)
 

@@ -13,7 +13,7 @@ import inspect
 import json
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, replace
@@ -22,15 +22,24 @@ from pathlib import Path
 from typing import Any
 
 from pgcron_runner.execution import child
+from pgcron_runner.execution.accounts import BadAccountError
 from pgcron_runner.execution.exits import Exited, contain_exits, in_job
 from pgcron_runner.execution.inside import inside_run
 from pgcron_runner.execution.live import Live
 from pgcron_runner.execution.output import storable
 from pgcron_runner.execution.processes import Command, Guard
 from pgcron_runner.execution.result import MOST_BYTES, BadResultError, storable_result
-from pgcron_runner.execution.shell import BadCommandError, build_environment, run_command
+from pgcron_runner.execution.shell import (
+    BadCommandError,
+    account_of,
+    base_environment,
+    build_environment,
+    run_command,
+    umask_of,
+)
 from pgcron_runner.execution.steps import BadStepError, StepFiles, step_files, without_settings
 from pgcron_runner.execution.stop import Stop
+from pgcron_runner.execution.warm import WarmStarts
 from pgcron_runner.model import Outcome, Status, Task
 
 _NOT_BEGUN = Outcome(Status.FAILED)
@@ -48,8 +57,9 @@ class _Function:
 class PythonRunner:
     """Runs Python jobs for one worker; its threads are as many as the worker has slots."""
 
-    def __init__(self, guard: Guard, *, threads: int) -> None:
+    def __init__(self, guard: Guard, *, threads: int, preload: tuple[str, ...] = ()) -> None:
         self._guard = guard
+        self._warm = WarmStarts(guard, zygote_environment(os.environ), preload)
         self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="pgcron-job")
         self._in_threads: set[Future[Any]] = set()
         self._functions: dict[str, _Function] = {}
@@ -59,18 +69,18 @@ class PythonRunner:
         isolation = task.args.get("isolation", "process")
         keywords = without_settings(task)
         match isolation:
-            case "process":
-                return await self._in_child(task, stop, live)
+            case "process" | "fresh":
+                return await self._in_child(task, stop, live, fresh=isolation == "fresh")
             case "thread":
                 with inside_run(task, stop, live) as inside:
                     return inside.finish(await self._in_worker(task, keywords, stop))
             case _:
-                return Outcome(
-                    Status.FAILED, error=f'launch failed: args.isolation is {isolation!r}, not "process" or "thread"'
-                )
+                words = f'args.isolation is {isolation!r}, not "process", "fresh" or "thread"'
+                return Outcome(Status.FAILED, error=storable(f"launch failed: {words}"))
 
     def close(self) -> bool:
-        """Gives up the threads; False where some function has not returned and keeps the process alive."""
+        """Gives up its threads and its zygote; False where a function has not returned and keeps the process alive."""
+        self._warm.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
         return not any(future.running() for future in list(self._in_threads))
 
@@ -106,19 +116,28 @@ class PythonRunner:
 
     # --------------------------------------------------------------------------------------- in a child
 
-    async def _in_child(self, task: Task, stop: Stop, live: Live) -> Outcome:
+    async def _in_child(self, task: Task, stop: Stop, live: Live, *, fresh: bool) -> Outcome:
         try:
-            with step_files(task, live) as files:
+            account = await account_of(task)
+            with step_files(task, live, owner=account.owner) as files:
                 _write_request(files.folder, task.command)
                 command = Command(
                     (sys.executable, "-P", "-u", child.__file__, str(files.folder)),
-                    build_environment(task, os.environ) | files.environment,
+                    build_environment(task, os.environ, account) | files.environment,
                     task.working_dir,
+                    umask=umask_of(task),
+                    user=account.ids,
                 )
-                outcome = files.finish(await run_command(command, task, self._guard, stop, live))
+                outcome = files.finish(await self._run_child(command, task, stop, live, fresh=fresh))
                 return _with_report(outcome, _report(files))
-        except (BadCommandError, OSError) as error:
+        except (BadCommandError, BadAccountError, OSError) as error:
             return Outcome(Status.FAILED, error=storable(f"launch failed: {error}"))
+
+    async def _run_child(self, command: Command, task: Task, stop: Stop, live: Live, *, fresh: bool) -> Outcome:
+        if fresh:
+            return await run_command(command, task, self._guard, stop, live)
+        await self._warm.prepare(command, stop)
+        return await run_command(command, task, self._warm, stop, live)
 
 
 async def _on_the_loop(function: Callable[..., Any], keywords: dict[str, Any], stop: Stop) -> Outcome:
@@ -183,6 +202,12 @@ def _raised(error: BaseException) -> Outcome:
         if code == 0:
             return Outcome(Status.SUCCEEDED, exit_code=0)
     return Outcome(Status.FAILED, exit_code=code, error=storable(child.describe(error)))
+
+
+def zygote_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """What a job finds that adds nothing, and how many threads libraries may start: none where forks are wanted."""
+    threads = {name: environ[name] for name in environ if name.endswith("_NUM_THREADS")}
+    return base_environment(environ) | threads
 
 
 def _write_request(folder: Path, target: str) -> None:

@@ -27,10 +27,12 @@ Runner = Callable[[Task, Stop, Live], Awaitable[Outcome]]
 class Runners:
     """The executors of one worker, and what they keep open."""
 
-    def __init__(self, database: Database, worker_id: UUID, guard: Guard, *, slots: int) -> None:
+    def __init__(
+        self, database: Database, worker_id: UUID, guard: Guard, *, slots: int, preload: tuple[str, ...] = ()
+    ) -> None:
         self._guard = guard
         self._sql = SqlRunner(database, worker_id, sessions=min(slots, _MOST_SESSIONS))
-        self._python = PythonRunner(guard, threads=min(slots, 64))
+        self._python = PythonRunner(guard, threads=min(slots, 64), preload=preload)
         self._http = HttpRunner()
 
     def by_kind(self) -> dict[Kind, Runner]:

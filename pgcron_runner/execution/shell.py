@@ -8,13 +8,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC
+from typing import Protocol
 
 from pgcron_runner.errors import GuardLost, PgcronError
 from pgcron_runner.execution.accounts import Account, BadAccountError, find_account
 from pgcron_runner.execution.following import failed, follow
 from pgcron_runner.execution.live import Live
 from pgcron_runner.execution.output import OutputBuffer
-from pgcron_runner.execution.processes import Command, Guard, LaunchError
+from pgcron_runner.execution.processes import Command, Guard, LaunchError, Process
 from pgcron_runner.execution.steps import step_files
 from pgcron_runner.execution.stop import Stop
 from pgcron_runner.model import Outcome, Task
@@ -28,6 +29,13 @@ _PRIVATE = "PG"
 
 class BadCommandError(PgcronError):
     """The command cannot be built from this job."""
+
+
+class Launcher(Protocol):
+    """What starts commands: the guard, or who goes another way to the same end."""
+
+    async def launch(self, command: Command, output: OutputBuffer) -> Process:
+        """As Guard.launch."""
 
 
 async def run_shell(
@@ -44,13 +52,13 @@ async def run_shell(
     worker's environment, the source of `task.env_from`. For the rest see `run_command`.
     """
     try:
-        account = await _account(task)
+        account = await account_of(task)
         with step_files(task, live, owner=account.owner) as files:
             command = Command(
                 _argv(task),
                 build_environment(task, environ, account) | files.environment,
                 task.working_dir,
-                umask=_umask(task),
+                umask=umask_of(task),
                 user=account.ids,
             )
             return files.finish(await run_command(command, task, guard, stop, live))
@@ -58,7 +66,7 @@ async def run_shell(
         return failed(f"launch failed: {error}")
 
 
-async def run_command(command: Command, task: Task, guard: Guard, stop: Stop, live: Live) -> Outcome:
+async def run_command(command: Command, task: Task, launcher: Launcher, stop: Stop, live: Live) -> Outcome:
     """Run one command to its end and tell how it ended; a failure of any kind is an outcome, never raised.
 
     For `stop` see `follow`. The outcome is then FAILED, with what the command made of it, for the caller to put its own
@@ -70,7 +78,7 @@ async def run_command(command: Command, task: Task, guard: Guard, stop: Stop, li
     if task.memory_limit_mb is not None:
         command = replace(command, memory_limit=task.memory_limit_mb << 20)
     try:
-        process = await guard.launch(command, output)
+        process = await launcher.launch(command, output)
     except (LaunchError, GuardLost) as error:
         return failed(f"launch failed: {error}")
     return await follow(process, task, stop)
@@ -78,15 +86,13 @@ async def run_command(command: Command, task: Task, guard: Guard, stop: Stop, li
 
 def build_environment(task: Task, environ: Mapping[str, str], account: Account | None = None) -> dict[str, str]:
     """The whole environment of a job's command; later ones win: base, account, `env`, `env_from`, the run's own."""
-    taken = {name: environ[name] for name in environ if name in _BASE or name.startswith("LC_")}
     for name in task.env_from:
         if name.startswith(_PRIVATE):
             raise BadCommandError(f"env_from: {name} is the worker's own and is not passed on")
         if name not in environ:
             raise BadCommandError(f"env_from: the worker has no environment variable {name}")
     return {
-        "PATH": _DEFAULT_PATH,
-        **taken,
+        **base_environment(environ),
         **(account.environment if account is not None else {}),
         **task.env,
         **{name: environ[name] for name in task.env_from},
@@ -95,6 +101,12 @@ def build_environment(task: Task, environ: Mapping[str, str], account: Account |
         "PGCRON_ATTEMPT": str(task.attempt),
         "PGCRON_SCHEDULED_FOR": task.scheduled_for.astimezone(UTC).isoformat().replace("+00:00", "Z"),
     }
+
+
+def base_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """What every command finds, of the worker's own environment."""
+    taken = {name: environ[name] for name in environ if name in _BASE or name.startswith("LC_")}
+    return {"PATH": _DEFAULT_PATH, **taken}
 
 
 def _argv(task: Task) -> tuple[str, ...]:
@@ -106,7 +118,8 @@ def _argv(task: Task) -> tuple[str, ...]:
     return tuple(argv)
 
 
-def _umask(task: Task) -> int | None:
+def umask_of(task: Task) -> int | None:
+    """`args.umask`; None: the worker's. Raises BadCommandError."""
     umask = task.args.get("umask")
     if umask is None:
         return None
@@ -115,7 +128,8 @@ def _umask(task: Task) -> int | None:
     return int(umask, 8)
 
 
-async def _account(task: Task) -> Account:
+async def account_of(task: Task) -> Account:
+    """Who `args.run_as` is. Raises BadAccountError."""
     run_as = task.args.get("run_as")
     # The users of a directory service may be seconds away.
     return Account() if run_as is None else await asyncio.to_thread(find_account, run_as)

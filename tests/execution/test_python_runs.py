@@ -18,13 +18,17 @@ from pgcron_runner.execution.live import Live
 from pgcron_runner.execution.processes import Guard
 from pgcron_runner.execution.python import PythonRunner
 from pgcron_runner.execution.stop import Stop
+from pgcron_runner.execution.warm import WarmStarts
 from pgcron_runner.model import Kind, Outcome, Status, StopReason, Task
 from tests.execution.tasks import running, some_task, stopped, text_of
 from tests.support.waiting import eventually_async
 
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="needs a child subreaper and /proc")
-PROCESS: dict[str, Any] = {}
+WARM: dict[str, Any] = {}
+COLD = {"isolation": "fresh"}
 THREAD = {"isolation": "thread"}
+IN_A_CHILD = pytest.mark.parametrize("isolation", [WARM, COLD], ids=["warm", "cold"])
+ANYWHERE = pytest.mark.parametrize("isolation", [WARM, COLD, THREAD], ids=["warm", "cold", "thread"])
 
 
 def function_task(name: str, arguments: dict[str, Any] | None = None, **changes: Any) -> Task:
@@ -41,10 +45,19 @@ def guard() -> Iterator[Guard]:
 
 
 @pytest.fixture
-def runner(guard: Guard) -> Iterator[PythonRunner]:
+def failures(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Why something could not be started warm, where that is a failure."""
+    failures: list[str] = []
+    monkeypatch.setattr(WarmStarts, "_rest", lambda _, error: failures.append(str(error)))
+    return failures
+
+
+@pytest.fixture
+def runner(guard: Guard, failures: list[str]) -> Iterator[PythonRunner]:
     runner = PythonRunner(guard, threads=1)
     yield runner
     runner.close()
+    assert failures == []
 
 
 async def call(runner: PythonRunner, name: str, arguments: dict[str, Any] | None = None, **changes: Any) -> Outcome:
@@ -62,9 +75,8 @@ async def is_up(path: Path) -> None:
 # What it is given and what it returns
 
 
-@pytest.mark.parametrize(
-    ("name", "isolation"), [("echo", PROCESS), ("echo_async", PROCESS), ("echo", THREAD), ("echo_async", THREAD)]
-)
+@ANYWHERE
+@pytest.mark.parametrize("name", ["echo", "echo_async"])
 async def test_args_are_keywords_and_what_is_returned_is_the_result(
     runner: PythonRunner, name: str, isolation: dict[str, Any]
 ) -> None:
@@ -73,7 +85,7 @@ async def test_args_are_keywords_and_what_is_returned_is_the_result(
     assert (outcome.status, outcome.error, outcome.result) == (Status.SUCCEEDED, None, keywords)
 
 
-@pytest.mark.parametrize("isolation", [PROCESS, THREAD])
+@ANYWHERE
 @pytest.mark.parametrize(
     ("name", "arguments", "result"),
     [
@@ -97,7 +109,7 @@ async def test_whatever_can_be_called_is_called(
     assert (outcome.status, outcome.error, outcome.result) == (Status.SUCCEEDED, None, result)
 
 
-@pytest.mark.parametrize("isolation", [PROCESS, THREAD])
+@ANYWHERE
 @pytest.mark.parametrize(
     ("which", "words"),
     [
@@ -130,8 +142,11 @@ async def test_a_result_is_kept_as_it_was_returned(runner: PythonRunner, monkeyp
     assert outcome.result == [1]
 
 
-async def test_more_arguments_than_an_environment_can_hold_arrive(runner: PythonRunner) -> None:
-    outcome = await call(runner, "echo", {"text": "x" * 500_000})
+@IN_A_CHILD
+async def test_more_arguments_than_an_environment_can_hold_arrive(
+    runner: PythonRunner, isolation: dict[str, Any]
+) -> None:
+    outcome = await call(runner, "echo", {"text": "x" * 500_000} | isolation)
     assert outcome.status is Status.SUCCEEDED
     assert len(outcome.result["text"]) == 500_000
 
@@ -139,8 +154,9 @@ async def test_more_arguments_than_an_environment_can_hold_arrive(runner: Python
 # Where it runs
 
 
-async def test_by_default_it_runs_in_a_process_of_its_own(runner: PythonRunner) -> None:
-    assert (await call(runner, "where")).result["pid"] != os.getpid()
+@IN_A_CHILD
+async def test_by_default_it_runs_in_a_process_of_its_own(runner: PythonRunner, isolation: dict[str, Any]) -> None:
+    assert (await call(runner, "where", isolation)).result["pid"] != os.getpid()
 
 
 async def test_in_the_worker_coroutines_run_on_the_loop_and_the_rest_in_threads(runner: PythonRunner) -> None:
@@ -152,13 +168,13 @@ async def test_in_the_worker_coroutines_run_on_the_loop_and_the_rest_in_threads(
 
 async def test_another_isolation_is_refused_in_words(runner: PythonRunner) -> None:
     outcome = await call(runner, "echo", {"isolation": "container"})
-    assert outcome.error == 'launch failed: args.isolation is \'container\', not "process" or "thread"'
+    assert outcome.error == 'launch failed: args.isolation is \'container\', not "process", "fresh" or "thread"'
 
 
 # Failures
 
 
-@pytest.mark.parametrize("isolation", [PROCESS, THREAD])
+@ANYWHERE
 @pytest.mark.parametrize("name", ["fails", "fails_async"])
 @pytest.mark.parametrize(
     ("how", "error"),
@@ -183,13 +199,13 @@ async def test_whatever_it_raises_is_the_error_of_the_run(
     assert (await call(runner, "echo_async", THREAD)).status is Status.SUCCEEDED
 
 
-@pytest.mark.parametrize("isolation", [PROCESS, THREAD])
+@ANYWHERE
 @pytest.mark.parametrize("how", ["generator", "base"])
 async def test_so_is_what_is_no_ordinary_exception(runner: PythonRunner, how: str, isolation: dict[str, Any]) -> None:
     assert (await call(runner, "fails", {"how": how} | isolation)).status is Status.FAILED
 
 
-@pytest.mark.parametrize("isolation", [PROCESS, THREAD])
+@ANYWHERE
 async def test_the_error_ends_with_the_end_of_the_traceback(runner: PythonRunner, isolation: dict[str, Any]) -> None:
     outcome = await call(runner, "fails", {"how": "deep"} | isolation)
     assert outcome.error is not None
@@ -198,7 +214,7 @@ async def test_the_error_ends_with_the_end_of_the_traceback(runner: PythonRunner
     assert 'raise ValueError("deep down")' in outcome.error
 
 
-@pytest.mark.parametrize("isolation", [PROCESS, THREAD])
+@ANYWHERE
 @pytest.mark.parametrize("name", ["fails", "fails_async"])
 async def test_the_traceback_begins_with_the_jobs_own_code(
     runner: PythonRunner, name: str, isolation: dict[str, Any]
@@ -209,14 +225,14 @@ async def test_the_traceback_begins_with_the_jobs_own_code(
     assert outcome.error.splitlines()[2].endswith(f"in {name}")
 
 
-@pytest.mark.parametrize("isolation", [PROCESS, THREAD])
+@ANYWHERE
 async def test_a_long_message_is_cut(runner: PythonRunner, isolation: dict[str, Any]) -> None:
     outcome = await call(runner, "fails", {"how": "long"} | isolation)
     assert outcome.error is not None
     assert len(outcome.error) < 40_000
 
 
-@pytest.mark.parametrize("isolation", [PROCESS, THREAD])
+@ANYWHERE
 @pytest.mark.parametrize("name", ["fails", "fails_async"])
 async def test_exit_without_a_code_is_an_end_in_order(
     runner: PythonRunner, name: str, isolation: dict[str, Any]
@@ -225,8 +241,11 @@ async def test_exit_without_a_code_is_an_end_in_order(
     assert (outcome.status, outcome.exit_code, outcome.error) == (Status.SUCCEEDED, 0, None)
 
 
-async def test_the_exit_code_is_the_one_that_it_gave(runner: PythonRunner) -> None:
-    codes = [(await call(runner, "fails", {"how": how})).exit_code for how in ("exit 3", "exit text", "text")]
+@IN_A_CHILD
+async def test_the_exit_code_is_the_one_that_it_gave(runner: PythonRunner, isolation: dict[str, Any]) -> None:
+    codes = [
+        (await call(runner, "fails", {"how": how} | isolation)).exit_code for how in ("exit 3", "exit text", "text")
+    ]
     assert codes == [3, 1, 1]
 
 
@@ -250,25 +269,30 @@ async def test_tasks_of_the_jobs_own_are_otherwise_as_ever(runner: PythonRunner)
     assert (await call(runner, "uses_tasks", THREAD)).result == [0, 1, 2]
 
 
+@IN_A_CHILD
 @pytest.mark.parametrize("code", [0, 3])
-async def test_a_process_that_ends_before_the_function_returns_has_failed(runner: PythonRunner, code: int) -> None:
-    outcome = await call(runner, "os_exit", {"code": code})
+async def test_a_process_that_ends_before_the_function_returns_has_failed(
+    runner: PythonRunner, code: int, isolation: dict[str, Any]
+) -> None:
+    outcome = await call(runner, "os_exit", {"code": code} | isolation)
     assert (outcome.status, outcome.exit_code, text_of(outcome)) == (Status.FAILED, code, "going\n")
     expected = {0: "the process ended before the function had returned", 3: "exited with code 3"}
     assert outcome.error == expected[code]
 
 
-async def test_so_has_one_that_becomes_another_program(runner: PythonRunner) -> None:
-    assert (await call(runner, "execs")).error == "the process ended before the function had returned"
+@IN_A_CHILD
+async def test_so_has_one_that_becomes_another_program(runner: PythonRunner, isolation: dict[str, Any]) -> None:
+    assert (await call(runner, "execs", isolation)).error == "the process ended before the function had returned"
 
 
-async def test_a_killed_process_is_told_with_its_signal(runner: PythonRunner) -> None:
-    outcome = await call(runner, "kills_itself")
+@IN_A_CHILD
+async def test_a_killed_process_is_told_with_its_signal(runner: PythonRunner, isolation: dict[str, Any]) -> None:
+    outcome = await call(runner, "kills_itself", isolation)
     assert (outcome.status, outcome.exit_code) == (Status.FAILED, 137)
     assert outcome.error == "killed by SIGKILL (signal 9)"
 
 
-@pytest.mark.parametrize("isolation", [PROCESS, THREAD])
+@ANYWHERE
 @pytest.mark.parametrize(
     ("target", "error"),
     [
@@ -296,7 +320,7 @@ async def test_a_function_that_cannot_be_imported_is_a_failed_launch(
     assert outcome.error.startswith(error)
 
 
-@pytest.mark.parametrize("isolation", [PROCESS, THREAD])
+@ANYWHERE
 async def test_wrong_keywords_are_told_as_python_tells_them(runner: PythonRunner, isolation: dict[str, Any]) -> None:
     outcome = await call(runner, "values", {"wich": 1} | isolation)
     assert outcome.error is not None
@@ -318,19 +342,27 @@ async def test_importing_does_not_hold_up_the_loop(
 # Its surroundings
 
 
-async def test_what_a_child_changes_stays_in_it(runner: PythonRunner, tmp_path: Path) -> None:
+@IN_A_CHILD
+async def test_what_a_child_changes_stays_in_it(
+    runner: PythonRunner, tmp_path: Path, isolation: dict[str, Any]
+) -> None:
     before = (dict(os.environ), os.getcwd(), list(sys.path))
-    assert (await call(runner, "changes_its_surroundings", {"folder": str(tmp_path)})).status is Status.SUCCEEDED
+    assert (
+        await call(runner, "changes_its_surroundings", {"folder": str(tmp_path)} | isolation)
+    ).status is Status.SUCCEEDED
     assert (dict(os.environ), os.getcwd(), list(sys.path)) == before
-    after = await call(runner, "environment")
+    after = await call(runner, "environment", isolation)
     assert "PGCRON_TEST_LEAK" not in after.result
-    assert (await call(runner, "where")).result["folder"] == os.getcwd()
+    assert (await call(runner, "where", isolation)).result["folder"] == os.getcwd()
 
 
-async def test_a_childs_environment_is_clean(runner: PythonRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+@IN_A_CHILD
+async def test_a_childs_environment_is_clean(
+    runner: PythonRunner, monkeypatch: pytest.MonkeyPatch, isolation: dict[str, Any]
+) -> None:
     for name in ("PGPASSWORD", "PGCRON_DSN", "PGSERVICE", "TOKEN", "PYTHONPATH"):
         monkeypatch.setenv(name, "s3cr3t")
-    found = (await call(runner, "environment", env={"MINE": "1"})).result
+    found = (await call(runner, "environment", isolation, env={"MINE": "1"})).result
     assert {name for name in found if name.startswith("PG")} == {
         "PGCRON_JOB",
         "PGCRON_RUN_ID",
@@ -344,21 +376,23 @@ async def test_a_childs_environment_is_clean(runner: PythonRunner, monkeypatch: 
     }
     assert found["MINE"] == "1"
     assert "s3cr3t" not in found.values()
-    assert (await call(runner, "command_line")).result == []
+    assert (await call(runner, "command_line", isolation)).result == []
 
 
+@IN_A_CHILD
 async def test_a_child_can_import_what_the_worker_can(
-    runner: PythonRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runner: PythonRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, isolation: dict[str, Any]
 ) -> None:
     (tmp_path / "only_here.py").write_text("def answer():\n    return 'the worker\\'s'")
     monkeypatch.syspath_prepend(tmp_path)
-    assert (await call(runner, "only_here:answer")).result == "the worker's"
+    assert (await call(runner, "only_here:answer", isolation)).result == "the worker's"
     own_code = str(Path(sys.modules[PythonRunner.__module__].__file__ or "").parent)
-    assert own_code not in (await call(runner, "search_path")).result
+    assert own_code not in (await call(runner, "search_path", isolation)).result
 
 
+@IN_A_CHILD
 async def test_the_jobs_own_python_path_and_folder_come_first(
-    runner: PythonRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runner: PythonRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, isolation: dict[str, Any]
 ) -> None:
     for name in ("folder", "path", "worker"):
         (tmp_path / name).mkdir()
@@ -366,39 +400,47 @@ async def test_the_jobs_own_python_path_and_folder_come_first(
     monkeypatch.syspath_prepend(tmp_path / "worker")
     env = {"PYTHONPATH": str(tmp_path / "path")}
     folder = str(tmp_path / "folder")
-    assert (await call(runner, "three_times:answer")).result == "worker"
-    assert (await call(runner, "three_times:answer", env=env)).result == "path"
-    assert (await call(runner, "three_times:answer", env=env, working_dir=folder)).result == "folder"
-    assert (await call(runner, "where", working_dir=folder)).result["folder"] == folder
+    assert (await call(runner, "three_times:answer", isolation)).result == "worker"
+    assert (await call(runner, "three_times:answer", isolation, env=env)).result == "path"
+    assert (await call(runner, "three_times:answer", isolation, env=env, working_dir=folder)).result == "folder"
+    assert (await call(runner, "where", isolation, working_dir=folder)).result["folder"] == folder
 
 
-async def test_a_folder_that_is_not_there_is_a_failed_launch(runner: PythonRunner, tmp_path: Path) -> None:
-    outcome = await call(runner, "where", working_dir=str(tmp_path / "none"))
+@IN_A_CHILD
+async def test_a_folder_that_is_not_there_is_a_failed_launch(
+    runner: PythonRunner, tmp_path: Path, isolation: dict[str, Any]
+) -> None:
+    outcome = await call(runner, "where", isolation, working_dir=str(tmp_path / "none"))
     assert outcome.error == f"launch failed: the folder {tmp_path / 'none'} does not exist"
 
 
+@IN_A_CHILD
 async def test_so_is_a_host_without_room_for_the_request(
-    runner: PythonRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runner: PythonRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, isolation: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
-    outcome = await call(runner, "where")
+    outcome = await call(runner, "where", isolation)
     assert outcome.status is Status.FAILED
     assert outcome.error is not None
     assert outcome.error.startswith("launch failed: ")
 
 
+@IN_A_CHILD
 async def test_nothing_is_left_in_the_folder_for_temporary_files(
-    runner: PythonRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runner: PythonRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, isolation: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    assert (await call(runner, "nothing")).status is Status.SUCCEEDED
+    assert (await call(runner, "nothing", isolation)).status is Status.SUCCEEDED
     assert os.listdir(tmp_path) == []
 
 
-async def test_what_a_child_prints_is_kept_at_once(runner: PythonRunner, tmp_path: Path) -> None:
+@IN_A_CHILD
+async def test_what_a_child_prints_is_kept_at_once(
+    runner: PythonRunner, tmp_path: Path, isolation: dict[str, Any]
+) -> None:
     path = tmp_path / "up"
     stop = Stop()
-    arguments = {"path": str(path), "gate": str(tmp_path / "gate")}
+    arguments = {"path": str(path), "gate": str(tmp_path / "gate")} | isolation
     async with running(runner.run, function_task("prints_and_waits", arguments), stop) as going:
         await is_up(path)
         stop.request(StopReason.LEASE, now=True)
@@ -415,7 +457,7 @@ async def stop_when_up(
     name: str,
     *,
     now: bool = False,
-    args: dict[str, Any] = PROCESS,
+    args: dict[str, Any] = WARM,
     **changes: Any,
 ) -> Outcome:
     path, stop = tmp_path / "up", Stop()
@@ -426,12 +468,13 @@ async def stop_when_up(
             return await going
 
 
+@IN_A_CHILD
 @ON_LINUX
 @pytest.mark.parametrize("name", ["sleeps", "spins", "tidies_up", "sleeps_async"])
 async def test_a_stopped_child_may_tidy_up_and_tells_where_it_was(
-    runner: PythonRunner, tmp_path: Path, name: str
+    runner: PythonRunner, tmp_path: Path, name: str, isolation: dict[str, Any]
 ) -> None:
-    outcome = await stop_when_up(runner, tmp_path, name)
+    outcome = await stop_when_up(runner, tmp_path, name, args=isolation)
     assert outcome.status is Status.FAILED
     assert outcome.error is not None
     assert outcome.error.startswith("Terminated: the run was stopped (SIGTERM)")
@@ -439,24 +482,33 @@ async def test_a_stopped_child_may_tidy_up_and_tells_where_it_was(
     assert text_of(outcome).startswith("tidied\n" if name in ("tidies_up", "sleeps_async") else "Traceback")
 
 
+@IN_A_CHILD
 @ON_LINUX
-async def test_a_child_that_ignores_term_is_killed_after_the_grace(runner: PythonRunner, tmp_path: Path) -> None:
+async def test_a_child_that_ignores_term_is_killed_after_the_grace(
+    runner: PythonRunner, tmp_path: Path, isolation: dict[str, Any]
+) -> None:
     before = time.monotonic()
-    outcome = await stop_when_up(runner, tmp_path, "is_deaf", kill_grace=timedelta(seconds=0.5))
+    outcome = await stop_when_up(runner, tmp_path, "is_deaf", args=isolation, kill_grace=timedelta(seconds=0.5))
     assert (outcome.status, outcome.exit_code) == (Status.FAILED, 137)
     assert outcome.error == "killed by SIGKILL (signal 9)"
     assert time.monotonic() - before >= 0.5
 
 
+@IN_A_CHILD
 @ON_LINUX
-async def test_an_urgent_stop_kills_a_child_at_once(runner: PythonRunner, tmp_path: Path) -> None:
-    outcome = await stop_when_up(runner, tmp_path, "tidies_up", now=True, kill_grace=timedelta(hours=1))
+async def test_an_urgent_stop_kills_a_child_at_once(
+    runner: PythonRunner, tmp_path: Path, isolation: dict[str, Any]
+) -> None:
+    outcome = await stop_when_up(runner, tmp_path, "tidies_up", now=True, args=isolation, kill_grace=timedelta(hours=1))
     assert (outcome.exit_code, text_of(outcome)) == (137, "")
 
 
-async def test_a_busy_child_does_not_hold_up_the_workers_loop(runner: PythonRunner, tmp_path: Path) -> None:
+@IN_A_CHILD
+async def test_a_busy_child_does_not_hold_up_the_workers_loop(
+    runner: PythonRunner, tmp_path: Path, isolation: dict[str, Any]
+) -> None:
     path, stop = tmp_path / "up", Stop()
-    async with running(runner.run, function_task("spins", {"path": str(path)}), stop) as going:
+    async with running(runner.run, function_task("spins", {"path": str(path)} | isolation), stop) as going:
         await is_up(path)
         # Turns of the loop, of which a held lock would allow a few hundred a second.
         async with asyncio.timeout(5):
@@ -534,7 +586,7 @@ async def test_a_stop_while_it_waits_for_a_thread_lets_it_not_begin(runner: Pyth
 
 
 @pytest.mark.parametrize("name", ["sleeps", "sleeps_async"])
-@pytest.mark.parametrize("isolation", [PROCESS, THREAD])
+@ANYWHERE
 async def test_a_stop_that_came_before_the_run_lets_nothing_begin(
     runner: PythonRunner, tmp_path: Path, name: str, isolation: dict[str, Any]
 ) -> None:
