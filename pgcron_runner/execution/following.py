@@ -85,7 +85,7 @@ async def _kill_leftovers(process: Process) -> bool:
     """True if there were any."""
     # One that ends lets go of its output a moment before it is gone.
     await _first_of(process.gone, seconds=_LAST_BREATH)
-    if process.gone.is_set():
+    if process.gone.is_set() or process.survivors is not None:
         return False
     await process.kill_tree()
     return True

@@ -13,7 +13,8 @@ from pgcron_runner.execution.processes import Guard
 from pgcron_runner.execution.shell import run_shell
 from pgcron_runner.execution.stop import Stop
 from pgcron_runner.model import Kind, Outcome, RetryPolicy, StopReason, Task
-from tests.execution.guarded import eventually, living
+from tests.execution.escapes import living
+from tests.execution.guarded import eventually
 
 WORKERS_OWN = {
     **os.environ,

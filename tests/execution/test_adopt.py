@@ -18,7 +18,8 @@ from pgcron_runner.errors import GuardLost
 from pgcron_runner.execution.output import OutputBuffer
 from pgcron_runner.execution.processes import Command, ExitStatus, Guard, LaunchError, Process
 from tests.execution import zygote as program
-from tests.execution.guarded import ENV, ESCAPES, ON_LINUX, eventually, exists, launch, living
+from tests.execution.escapes import ENV, ESCAPES, exists, living
+from tests.execution.guarded import ON_LINUX, eventually, launch
 
 pytestmark = ON_LINUX
 

@@ -16,7 +16,8 @@ from pgcron_runner.execution import guard as program
 from pgcron_runner.execution.guard import wire
 from pgcron_runner.execution.output import OutputBuffer
 from pgcron_runner.execution.processes import Command, ExitStatus, Guard, LaunchError
-from tests.execution.guarded import ENV, ESCAPES, ON_LINUX, eventually, launch, living, run
+from tests.execution.escapes import ENV, ESCAPES, living
+from tests.execution.guarded import ON_LINUX, eventually, launch, run
 
 # Launching
 

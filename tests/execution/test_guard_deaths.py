@@ -16,7 +16,8 @@ import pgcron_runner
 from pgcron_runner.clock import boottime
 from pgcron_runner.errors import GuardLost
 from pgcron_runner.execution.processes import ExitStatus, Guard
-from tests.execution.guarded import ENV, ESCAPES, ON_LINUX, eventually, exists, launch, living
+from tests.execution.escapes import ENV, ESCAPES, exists, living
+from tests.execution.guarded import ON_LINUX, eventually, launch
 
 WORKER = """
 import asyncio, sys

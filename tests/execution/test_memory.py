@@ -20,7 +20,8 @@ from pgcron_runner.execution.output import OutputBuffer
 from pgcron_runner.execution.processes import Command, Guard
 from pgcron_runner.execution.stop import Stop
 from pgcron_runner.model import Outcome, Status, StopReason
-from tests.execution.guarded import ENV, ON_LINUX, eventually, living
+from tests.execution.escapes import ENV, living
+from tests.execution.guarded import ON_LINUX, eventually
 from tests.execution.shell_runs import run, text
 
 pytestmark = ON_LINUX

@@ -14,7 +14,8 @@ from pgcron_runner.clock import boottime
 from pgcron_runner.execution.processes import Guard
 from pgcron_runner.execution.stop import Stop
 from pgcron_runner.model import Status, StopReason
-from tests.execution.guarded import ON_LINUX, eventually, living
+from tests.execution.escapes import living
+from tests.execution.guarded import ON_LINUX, eventually
 from tests.execution.shell_runs import run, stop_when_up, text
 
 # What is left behind

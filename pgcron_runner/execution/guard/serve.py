@@ -139,6 +139,8 @@ class _Guard:
             self._channel.tell(b"failed", order.number, step, error.errno or 0)
             return
         finally:
+            # A worker that kills by marks is not to take the guard for the command.
+            set_mark(self._mark_base)
             if order.folder:
                 os.fchdir(self._folder)
         self._launches.add(order.number, pid, memory_limit=order.memory_limit, cgroup=cgroup)
