@@ -152,6 +152,18 @@ async def test_credentials_stay_with_redirects_on_their_own_host() -> None:
     assert [request.headers["authorization"] for request in server.requests] == [f"Bearer {TOKEN}"] * 2
 
 
+async def test_a_cookie_is_not_kept_from_one_redirect_to_the_next() -> None:
+    async def answer(connection: Connection) -> None:
+        leads = reply("302 Found", Location="/there", Set_Cookie="session=1; Path=/")
+        await connection.send(leads if connection.request.target == "/" else reply())
+
+    # A host with a name: those of addresses are not kept by anybody.
+    names = Names(api_test=["127.0.0.1"])
+    async with serving(answer) as server:
+        await succeeds(server.url(host="api.test"), names=names)
+    assert ["cookie" in request.headers for request in server.requests] == [False, False]
+
+
 async def test_credentials_do_not_come_back_with_the_way_back() -> None:
     async def there_and_back(connection: Connection) -> None:
         target = connection.request.target

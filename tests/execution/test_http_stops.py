@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
@@ -167,6 +170,45 @@ async def test_a_stop_ends_it_wherever_it_is(never_ends: Any, where: str) -> Non
     assert outcome.error is None
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+async def test_a_connection_that_its_server_never_reads_is_not_left_behind() -> None:
+    over = asyncio.Event()
+
+    async def answer(_: Connection) -> None:
+        await over.wait()
+
+    stop = Stop()
+    task_args = {"body": "x" * (20 * MEGABYTE)}
+    async with serving(answer, reads_bodies=False) as server:
+        before = len(os.listdir("/proc/self/fd"))
+        async with running(HttpRunner(ENVIRON).run, http_task(server.url(), task_args), stop) as going:
+            await _stuck(server.port)
+            stop.request(StopReason.CANCEL)
+            await going
+
+        async def only_the_server_has_one() -> bool:
+            return len(os.listdir("/proc/self/fd")) == before + 1
+
+        await eventually_async(only_the_server_has_one)
+        over.set()
+
+
+async def _stuck(port: int) -> None:
+    """Until what is sent to the port has stood still for a while, with more to be sent."""
+    seen: list[int] = []
+
+    async def stands_still() -> bool:
+        seen.append(_waiting_to_be_sent(port))
+        return seen[-1] > 0 and len(seen) > 30 and len(set(seen[-30:])) == 1
+
+    await eventually_async(stands_still, 30, message="the other side has stopped reading")
+
+
+def _waiting_to_be_sent(port: int) -> int:
+    lines = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines())
+    return sum(int(line[4][:8], 16) for line in lines if line[2].endswith(f":{port:04X}"))
+
+
 async def test_one_deadline_holds_for_all_of_it() -> None:
     recorded = asyncio.Event()
     execute = Execute({Kind.HTTP: HttpRunner(ENVIRON).run}, recorded.set)
@@ -206,6 +248,31 @@ async def test_an_answer_that_had_come_before_the_stop_stays() -> None:
         outcome = await HttpRunner(ENVIRON).run(http_task(server.url()), stop, Live())
         stop.request(StopReason.TIMEOUT)
     assert outcome.status is Status.SUCCEEDED
+
+
+async def test_a_lookup_gives_its_place_back_though_nobody_waits_for_it_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answered = threading.Event()
+    real = socket.getaddrinfo
+
+    def resolver(host: str, *args: Any, **options: Any) -> Any:
+        if host == "slow.test":
+            answered.wait()
+        return real("127.0.0.1", *args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolver)
+    lookups = Lookups(most=1)
+    assert await lookups.find("a.test") == ["127.0.0.1"]
+    slow = asyncio.ensure_future(lookups.find("slow.test"))
+    await asyncio.sleep(0)
+    waiting = asyncio.ensure_future(lookups.find("b.test"))
+    slow.cancel()
+    await asyncio.wait([slow])
+    assert not waiting.done()
+    answered.set()
+    async with asyncio.timeout(20):
+        assert await waiting == ["127.0.0.1"]
 
 
 async def test_lookups_that_hang_hold_up_neither_the_run_nor_the_end_of_the_process() -> None:
