@@ -1,10 +1,10 @@
-"""SQL scripts are split as psql splits them."""
+"""SQL scripts are split as psql splits them, and the statements that no job can use are known by their words."""
 
 from __future__ import annotations
 
 import pytest
 
-from pgcron_runner.execution.sql.script import split_statements
+from pgcron_runner.execution.sql.script import copies_to_client, split_statements, transaction_end
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,45 @@ from pgcron_runner.execution.sql.script import split_statements
 )  # fmt: skip
 def test_a_script_is_split_where_psql_would_split_it(script: str, statements: list[str]) -> None:
     assert split_statements(script) == statements
+
+
+@pytest.mark.parametrize(
+    ("statement", "ends"),
+    [
+        ("commit", "COMMIT"),
+        ("End", "END"),
+        ("-- x\nabort", "ABORT"),
+        ("rollback and chain", "ROLLBACK"),
+        ("rollback prepared 'x'", "ROLLBACK"),
+        ("prepare transaction 'x'", "PREPARE TRANSACTION"),
+        ("rollback to a", None),
+        ("rollback work to savepoint a", None),
+        ("prepare p as select 1", None),
+        ("begin", None),
+        ("select 'commit'", None),
+        ('"commit"', None),
+        ("", None),
+    ],
+)
+def test_the_words_that_end_a_transaction(statement: str, ends: str | None) -> None:
+    assert transaction_end(statement) == ends
+
+
+@pytest.mark.parametrize(
+    ("statement", "is_one"),
+    [
+        ("copy t from stdin", True),
+        ('copy "T" (a, b) from /* x */ stdin with (format csv)', True),
+        ("copy (select $$;$$, 'a') to stdout", True),
+        ("copy t from '/dev/stdin'", False),
+        ("copy t to program 'cat > stdout'", False),
+        ("select stdin from stdin", False),
+        ("", False),
+    ],
+)
+def test_a_copy_from_or_to_a_client_is_known(statement: str, is_one: bool) -> None:
+    assert copies_to_client(statement) is is_one
+
+
+def test_a_remark_ends_with_its_line_whatever_ends_the_line() -> None:
+    assert split_statements("-- one; two\rselect 1;\r\nselect 2") == ["-- one; two\rselect 1", "select 2"]
