@@ -1,4 +1,8 @@
-"""What a worker has to do that is the first process of a container: take leave of orphans that nobody else awaits."""
+"""Taking leave of orphans that nobody awaits: they come to a worker as the one whom orphans are brought to.
+
+There are few: those that a guard left that was killed, and, where the worker is the first process of a container, all
+that others started there.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 from pgcron_runner.errors import GuardLost
 from pgcron_runner.execution.commands import ExitStatus
-from pgcron_runner.execution.leftovers import kill_one
 from pgcron_runner.execution.output import OutputBuffer
 
 _KILL_TIMEOUT = 2.0
@@ -23,15 +22,24 @@ class Process:
 
     `exited` is set when the command itself has ended, `drained` when nobody holds its output any more, `gone`
     when nothing that it started lives any more. If the guard is lost, `wait` raises. `on_excess` is called with the
-    bytes in use whenever it is seen to use more memory than its limit. `survivors`: who could not be killed, in words.
+    bytes in use, beside those `inherited`, whenever it is seen to use more memory than its limit. `survivors`: who
+    could not be killed, in words.
     """
 
-    def __init__(self, number: int, mark: int, reading: int, output: OutputBuffer, send: Callable[..., None]) -> None:
+    def __init__(
+        self,
+        number: int,
+        kill_without_guard: Callable[[int], str | None],
+        reading: int,
+        output: OutputBuffer,
+        send: Callable[..., None],
+    ) -> None:
         """`reading` is the end of a pipe, which this closes; `send` posts a frame to the guard."""
         self.pid = 0
+        self.inherited = 0
         self.survivors: str | None = None
         self._number = number
-        self._mark = mark
+        self._kill_without_guard = kill_without_guard
         self.output = output
         self.exited = asyncio.Event()
         self.drained = asyncio.Event()
@@ -66,7 +74,7 @@ class Process:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.gone.wait(), _KILL_TIMEOUT)
         if not self.gone.is_set():
-            self.survivors = await asyncio.to_thread(kill_one, self._mark, seconds=_KILL_TIMEOUT / 2)
+            self.survivors = await asyncio.to_thread(self._kill_without_guard, self._number)
         return self.survivors is None
 
     def request_kill(self) -> None:

@@ -19,7 +19,7 @@ from pgcron_runner.errors import GuardLost
 from pgcron_runner.execution import guard as program
 from pgcron_runner.execution.commands import Command, ExitStatus, LaunchError, launch_error, launch_frame
 from pgcron_runner.execution.guard import table, wire
-from pgcron_runner.execution.leftovers import kill_all, kill_groups
+from pgcron_runner.execution.leftovers import kill_all, kill_groups, kill_one
 from pgcron_runner.execution.mailbox import Mailbox
 from pgcron_runner.execution.orphans import reap_orphans
 from pgcron_runner.execution.output import OutputBuffer
@@ -61,6 +61,8 @@ class Guard:
     @classmethod
     def start(cls, *, patience: float = _PATIENCE) -> Guard:
         """Start the guard and wait until it is ready. For before there are threads, loops and connections."""
+        # What the guard leaves should it die, so that it can be caught however fast it forks.
+        table.adopt_orphans()
         mark_base = table.new_mark_base()
         ours, theirs = socket.socketpair()
         with theirs:
@@ -80,7 +82,7 @@ class Guard:
             loop.add_reader(self._mailbox.socket, self._receive)
             self._mailbox.attach(loop)
             self._patience = Patience(loop, self._seconds, self._give_up)
-            if os.getpid() == 1:
+            if table.LINUX:
                 reap_orphans(loop, spare=self._popen.pid)
 
     def feed(self, deadline: float) -> None:
@@ -100,21 +102,31 @@ class Guard:
         return await self._begin(number, frame, reading, writing, output, lambda s, c: launch_error(s, c, command))
 
     async def adopt(
-        self, pid: int, reading: int, output: OutputBuffer, number: int, *, memory_limit: int | None = None
+        self,
+        pid: int,
+        reading: int,
+        output: OutputBuffer,
+        number: int,
+        *,
+        memory_limit: int | None = None,
+        inherited: int = 0,
     ) -> Process:
         """Make a command of a process that one of our commands has forked for us, and that is an orphan by now.
 
         `number` is from `next_number`, and the process carries `mark_of(number)` and leads a session of its own.
         It waits to be told to go on until this has returned, so that its end cannot be missed; where this raises
         LaunchError it must not go on. `reading`, which is closed in any case, is the end of the pipe that it prints to.
+        The limit is for what it uses beside the `inherited` bytes, which it has of the one who forked it.
         """
         try:
             self._ensure_alive()
         except GuardLost:
             os.close(reading)
             raise
-        frame = wire.pack(b"adopt", number, pid, memory_limit or 0)
-        return await self._begin(number, frame, reading, None, output, lambda s, c: _adoption_error(s, c, pid))
+        frame = wire.pack(b"adopt", number, pid, memory_limit + inherited if memory_limit else 0)
+        process = await self._begin(number, frame, reading, None, output, lambda s, c: _adoption_error(s, c, pid))
+        process.inherited = inherited
+        return process
 
     def next_number(self) -> int:
         """The number of a command that is to be adopted."""
@@ -161,7 +173,7 @@ class Guard:
         tell: Callable[[bytes, int], LaunchError],
     ) -> Process:
         """Ask for a command and await the answer; where it is no, `tell` says why."""
-        process = self._processes[number] = Process(number, self.mark_of(number), reading, output, self._send)
+        process = self._processes[number] = Process(number, self._kill_one, reading, output, self._send)
         answer = self._answers[number] = asyncio.get_running_loop().create_future()
         self._ask(frame, writing)
         try:
@@ -187,6 +199,10 @@ class Guard:
         if self._burial is None:
             self._mailbox.post(wire.pack(word, *fields))
 
+    def _kill_one(self, number: int) -> str | None:
+        """Kills a command without the guard, which may be stopped. Who lives on, in words."""
+        return kill_one(self.mark_of(number), self._popen.pid, seconds=_KILL_TIMEOUT / 2)
+
     def _receive(self) -> None:
         frames = self._mailbox.collect()
         if frames is None:
@@ -211,7 +227,7 @@ class Guard:
             case [b"memory", number, used]:
                 process = self._processes[int(number)]
                 if process.on_excess is not None:
-                    process.on_excess(int(used))
+                    process.on_excess(int(used) - process.inherited)
             case [b"gone", number]:
                 self._processes.pop(int(number)).gone.set()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,9 +16,13 @@ import pytest
 import pgcron_runner
 from pgcron_runner.clock import boottime
 from pgcron_runner.errors import GuardLost
-from pgcron_runner.execution.processes import ExitStatus, Guard
+from pgcron_runner.execution.output import OutputBuffer
+from pgcron_runner.execution.processes import Command, ExitStatus, Guard
+from pgcron_runner.execution.stop import Stop
+from pgcron_runner.model import Status, StopReason
 from tests.execution.escapes import ENV, ESCAPES, exists, living
 from tests.execution.guarded import ON_LINUX, eventually, launch
+from tests.execution.shell_runs import run
 
 WORKER = """
 import asyncio, sys
@@ -133,3 +138,101 @@ async def test_a_stopped_guard_does_not_block_the_worker(guard: Guard) -> None:
     finally:
         os.kill(guard.pid, signal.SIGCONT)
     assert await (await launching).wait() == ExitStatus(6)
+
+
+@ON_LINUX
+@pytest.mark.faults
+async def test_a_guard_that_does_not_answer_is_given_up_and_so_are_its_commands(marker: str) -> None:
+    guard = Guard.start(patience=0.5)
+    process = await launch(guard, ESCAPES["daemon"].format(marker))
+    await eventually(lambda: living(marker))
+    os.kill(guard.pid, signal.SIGSTOP)
+    launching = asyncio.create_task(launch(guard, f"sleep 300 {marker}1"))
+    with pytest.raises(GuardLost, match=r"the guard did not answer for 0\.5 seconds and was killed"):
+        await launching
+    await guard.lost.wait()
+    assert not exists(guard.pid)
+    assert not living(marker)
+    assert not living(f"{marker}1"), "what it had not started before it never starts"
+    with pytest.raises(GuardLost, match="did not answer"):
+        await launch(guard, "true")
+    process.close()
+    await guard.close()
+
+
+@ON_LINUX
+async def test_heartbeats_alone_tell_that_a_guard_does_not_answer(marker: str) -> None:
+    guard = Guard.start(patience=0.3)
+    await launch(guard, f"sleep 300 {marker}; true")
+    guard.feed(boottime() + 600)
+    # As long as it answers it may be silent in between: nothing is owed.
+    await asyncio.sleep(0.7)
+    assert living(marker)
+    os.kill(guard.pid, signal.SIGSTOP)
+    guard.feed(boottime() + 600)
+    async with asyncio.timeout(10):
+        await guard.lost.wait()
+    assert not living(marker)
+    await guard.close()
+
+
+@ON_LINUX
+async def test_a_command_is_killed_also_while_its_guard_is_stopped(guard: Guard, marker: str) -> None:
+    stop = Stop()
+    running = asyncio.create_task(run(guard, ESCAPES["daemon without environment"].format(marker), stop=stop))
+    await eventually(lambda: living(marker))
+    os.kill(guard.pid, signal.SIGSTOP)
+    try:
+        stop.request(StopReason.CANCEL, now=True)
+        outcome = await running
+        assert not living(marker)
+        assert exists(guard.pid)
+    finally:
+        os.kill(guard.pid, signal.SIGCONT)
+    assert (outcome.status, outcome.error) == (
+        Status.FAILED,
+        "it was killed, but its guard did not tell how it ended",
+    )
+
+
+# Forks and ends every two milliseconds, each time in a new session; ten of them stay. It lasts for a minute at most.
+STORM = """
+import os, sys, time
+until = time.monotonic() + 60
+for born in range(1 << 30):
+    time.sleep(0.002)
+    if os.fork():
+        time.sleep(60 if born < 10 else 0)
+        os._exit(0)
+    if time.monotonic() > until:
+        os._exit(0)
+    os.setsid()
+"""
+
+
+@ON_LINUX
+@pytest.mark.faults
+async def test_a_storm_of_forks_dies_with_the_worker(marker: str) -> None:
+    storm = shlex.join([sys.executable, "-I", "-S", "-c", STORM, marker])
+    worker = Worker([f"env -i {storm}"] * 10, lease=0)
+    try:
+        await eventually(lambda: len(living(marker)) >= 30)
+        worker.popen.kill()
+        await eventually(lambda: not living(marker) and not exists(worker.guard_pid))
+    finally:
+        worker.end()
+
+
+@ON_LINUX
+@pytest.mark.faults
+async def test_a_storm_of_forks_dies_when_the_guard_is_killed(marker: str) -> None:
+    guard = Guard.start()
+    command = Command((sys.executable, "-I", "-S", "-c", STORM, marker), {})
+    processes = [await guard.launch(command, OutputBuffer(10)) for _ in range(10)]
+    await eventually(lambda: len(living(marker)) >= 30)
+    os.kill(guard.pid, signal.SIGKILL)
+    await guard.lost.wait()
+    await eventually(lambda: not living(marker))
+    for process in processes:
+        process.close()
+    await guard.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import math
 import os
@@ -17,10 +16,9 @@ from .launches import Launches
 from .memory import MemoryWatch
 from .orders import Order
 from .spawn import RESET, spawn
-from .table import LINUX, boottime, set_mark
+from .table import adopt_orphans, boottime, set_mark
 from .wire import Channel
 
-_PR_SET_CHILD_SUBREAPER = 36
 _UNHEEDED = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 _STOPS = (signal.SIGSTOP, signal.SIGTSTP)
 _TICK = 0.25  # poll() does not count suspension, the deadline does: look this often while it matters
@@ -30,7 +28,7 @@ def main(fd: int, mark_base: int) -> None:
     """Be the guard of the worker at the other end of this socket. In a session of its own already."""
     _heed_no_signals()
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    _adopt_orphans()
+    adopt_orphans()
     guard = _Guard(Channel(socket.socket(fileno=fd)), mark_base)
     try:
         guard.serve()
@@ -212,9 +210,3 @@ def _wake_on_sigchld() -> int:
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     return reading
-
-
-def _adopt_orphans() -> None:
-    if LINUX and ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        code = ctypes.get_errno()
-        raise OSError(code, f"cannot become a child subreaper: {os.strerror(code)}")

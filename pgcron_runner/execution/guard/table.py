@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import resource
 import signal
@@ -12,6 +13,7 @@ import time
 LINUX = sys.platform == "linux"
 MARKS = 1 << 36  # of one guard: at a thousand launches a second they last for two years
 _RLIMIT_LOCKS = 10
+_PR_SET_CHILD_SUBREAPER = 36
 _BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 
 
@@ -72,12 +74,23 @@ def _ask_ps() -> dict[int, tuple[int, int]]:
 
 def own_children() -> list[int]:
     """The children of this process, also those that have ended and wait to be reaped."""
-    me = os.getpid()
+    return children_of(os.getpid())
+
+
+def children_of(pid: int) -> list[int]:
+    """The same for any process that starts its children from its first thread, as orphans are brought to."""
     try:
-        with open(f"/proc/{me}/task/{me}/children", "rb") as children:
-            return [int(pid) for pid in children.read().split()]
+        with open(f"/proc/{pid}/task/{pid}/children", "rb") as children:
+            return [int(child) for child in children.read().split()]
     except OSError:  # a kernel without CONFIG_PROC_CHILDREN
-        return [pid for pid, (ppid, _) in read_table().items() if ppid == me]
+        return [child for child, (parent, _) in read_table().items() if parent == pid]
+
+
+def adopt_orphans() -> None:
+    """From now on orphans below this process become its children, and not those of the first process of all."""
+    if LINUX and ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"cannot become a child subreaper: {os.strerror(code)}")
 
 
 def descendants(pid: int) -> list[int]:
