@@ -22,6 +22,7 @@ from pgcron_runner.claim import Claim
 from pgcron_runner.clock import boottime
 from pgcron_runner.database import Connection, Database, DatabaseError, Purpose
 from pgcron_runner.decisions import Action, Beat, End, Feed, InHand, Look, Phase, Say, Standing, StopRuns
+from pgcron_runner.deliver import Deliver
 from pgcron_runner.dispatch import Dispatch
 from pgcron_runner.errors import PgcronError
 from pgcron_runner.execute import Execute
@@ -33,6 +34,7 @@ from pgcron_runner.heartbeat import Heartbeat
 from pgcron_runner.leases import beat_interval
 from pgcron_runner.logs import get_logger
 from pgcron_runner.loop import Loop, Step
+from pgcron_runner.notify import Notifier
 from pgcron_runner.prune import Prune
 from pgcron_runner.reap import Reap
 from pgcron_runner.report import Report
@@ -41,10 +43,13 @@ from pgcron_runner.session import Availability, Session
 from pgcron_runner.settings import BATCH, WorkerSettings
 from pgcron_runner.store import workers
 from pgcron_runner.tidy import Tidy
+from pgcron_runner.watch import EVERY as WATCH_EVERY
+from pgcron_runner.watch import Watch
 
 log = get_logger(__name__)
 
 _PRUNE_EVERY = 60.0
+_DELIVER_EVERY = 30.0
 _TIDY_EVERY = 15.0
 _REPORT_EVERY = 1.0
 _LISTEN_PROOF = 30.0
@@ -76,8 +81,7 @@ class Tenure:
         )
         self._record = Session(database, Purpose.RECORD, availability=availability)
         self._listen = Session(database, Purpose.LISTEN, on_connect=self._hear, availability=availability)
-        slots, preload = self._settings.slots, self._settings.preload
-        self._runners = Runners(database, self.id, self._guard, slots=slots, preload=preload)
+        self._runners = Runners(database, self.id, self._guard, self._settings)
 
     def _build_duties(self) -> None:
         self._execute = Execute(self._runners.by_kind(), self._on_finished)
@@ -91,6 +95,8 @@ class Tenure:
         self._report = Report(self._record, self.id, self._execute.live)
         self._tidy = Tidy(self._record)
         self._prune = Prune(self._record)
+        self._watch = Watch(self._record)
+        self._deliver = Deliver(self._record, Notifier(), self._on_sent)
 
     def _build_loops(self) -> None:
         beat = beat_interval(self._lease)
@@ -99,15 +105,18 @@ class Tenure:
         self._beating = Loop("heartbeat", self._beat_step, interval=beat)
         self._scheduling = Loop("schedule", self._schedule_step, interval=poll)
         self._finishing = Loop("finish", self._finish_step, interval=poll)
+        self._delivering = Loop("deliver", self._deliver.step, interval=_DELIVER_EVERY, delay=stagger)
         self._watchdog = Loop("watchdog", self._watchdog_step, interval=beat)
         self._loops = (
             self._beating,
             self._scheduling,
             self._finishing,
             self._watchdog,
+            self._delivering,
             Loop("listen", self._listen_step, interval=0.0),
             Loop("reap", _regularly(self._reap.step), interval=beat, delay=stagger),
             Loop("report", _regularly(self._report.step), interval=_REPORT_EVERY),
+            Loop("watch", _regularly(self._watch.step), interval=WATCH_EVERY, delay=stagger),
             Loop("tidy", _regularly(self._tidy.step), interval=_TIDY_EVERY, delay=stagger),
             Loop("prune", _regularly(self._prune.step), interval=_PRUNE_EVERY, delay=stagger * 5),
         )
@@ -172,6 +181,10 @@ class Tenure:
     async def _close(self) -> None:
         with suppress(PgcronError, DatabaseError, TimeoutError):
             async with asyncio.timeout(_CLOSE_WITHIN):
+                await self._deliver.flush()
+        with suppress(PgcronError, DatabaseError, TimeoutError):
+            async with asyncio.timeout(_CLOSE_WITHIN):
+                await self._deliver.close()
                 if not self._reaped:
                     async with self._record.use() as connection:
                         await workers.end_worker(connection, self.id, "stopped")
@@ -271,11 +284,22 @@ class Tenure:
     async def _listen_step(self) -> float | None:
         async with self._listen.use() as connection:
             async for notification in connection.notifies(timeout=_LISTEN_PROOF, stop_after=1):
-                (self._beating if notification.payload == "cancel" else self._scheduling).wake()
+                self._loop_for(notification.payload).wake()
                 return 0.0
             # Quiet for a while: a round trip proves that the line is not dead.
             await connection.execute("select 1")
         return 0.0
+
+    def _loop_for(self, payload: str) -> Loop:
+        match payload:
+            case "cancel":
+                return self._beating
+            case "alerts":
+                return self._delivering
+        return self._scheduling
+
+    def _on_sent(self) -> None:
+        self._delivering.wake()
 
 
 def _regularly(step: Callable[[], Awaitable[object]]) -> Step:

@@ -38,6 +38,11 @@ _PLACES: Final = (
     _Place("backfill", "Work", "backfill", "backfill"),
     _Place("next", "Work", "schedules", "next_times"),
     _Place("step", "Work", "step", "step"),
+    _Place("channel", "Alert", group=("channels",), help="Places where alerts go."),
+    _Place("route", "Alert", group=("routes",), help="Which events of which jobs go to which channel."),
+    _Place("incident", "Alert", group=("incidents",), help="What is wrong now, since when, and who was told."),
+    _Place("mute", "Alert", "mute", "mute"),
+    _Place("unmute", "Alert", "mute", "unmute"),
     _Place("explain", "Watch", "explain", "explain"),
     _Place("doctor", "Watch", "doctor", "doctor"),
     _Place("workers", "Watch", "workers", "workers"),
@@ -64,7 +69,8 @@ def add_commands(app: typer.Typer, arguments: Sequence[str]) -> None:
             app.add_typer(group, name=place.name, rich_help_panel=place.panel)
         else:
             module = _module(place.module)
-            epilog = getattr(module, "EXAMPLES", _EXAMPLES.get(place.name))
+            epilog = getattr(module, f"{place.name.upper()}_EXAMPLES", None) or getattr(module, "EXAMPLES", None)
+            epilog = epilog or _EXAMPLES.get(place.name)
             app.command(place.name, rich_help_panel=place.panel, epilog=epilog)(getattr(module, place.function))
 
 

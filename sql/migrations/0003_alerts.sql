@@ -126,9 +126,6 @@ begin
                  or due.last_at <= tell.at - greatest(due.repeat_every, least(due.repeat_every * power(2, least(due.repeat - 1, 10)), interval '1 day'))))
     on conflict (channel_id, dedup_key) do nothing;
     get diagnostics told = row_count;
-    if told > 0 then
-        perform pg_notify('pgcron', 'alerts');
-    end if;
     return told;
 end $$;
 revoke all on function pgcron.tell(pgcron.incidents, pgcron.jobs, pgcron.runs, timestamptz) from public;
@@ -196,9 +193,6 @@ begin
        and (not exists (select from pgcron.routes r where r.channel_id = c.id)
             or exists (select from pgcron.routes r where r.channel_id = c.id and 'recovered' = any(r.events)))
     on conflict (channel_id, dedup_key) do nothing;
-    if found then
-        perform pg_notify('pgcron', 'alerts');
-    end if;
 end $$;
 revoke all on function pgcron.close_incident(pgcron.jobs, text, pgcron.runs, timestamptz) from public;
 comment on function pgcron.close_incident(pgcron.jobs, text, pgcron.runs, timestamptz) is
@@ -285,3 +279,16 @@ revoke all on function pgcron.clear_paused_reason() from public;
 comment on function pgcron.clear_paused_reason() is 'Trigger of pgcron.jobs: whoever enables a job has seen why it was disabled.';
 create trigger clear_paused_reason before update of enabled on pgcron.jobs for each row
     when (new.enabled and not old.enabled) execute function pgcron.clear_paused_reason();
+
+create function pgcron.notify_alerts() returns trigger language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+    if exists (select from added) then
+        perform pg_notify('pgcron', 'alerts');
+    end if;
+    return null;
+end $$;
+revoke all on function pgcron.notify_alerts() from public;
+comment on function pgcron.notify_alerts() is 'Trigger of pgcron.alerts: wakes the workers when there is something to send.';
+create trigger notify_alerts after insert on pgcron.alerts referencing new table as added
+    for each statement execute function pgcron.notify_alerts();
+create trigger notify_channels after update of enabled, muted_until on pgcron.channels for each statement execute function pgcron.notify_workers('alerts');

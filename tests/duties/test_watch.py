@@ -107,7 +107,7 @@ async def test_without_a_limit_its_own_usual_time_decides(watch: Watch, database
 async def test_it_is_said_again_as_the_route_says_more_and_more_seldom(watch: Watch, database: Database) -> None:
     add_route(database, add_channel(database), repeat_every="1 hour")
     fail(database, add_job(database))
-    told = []
+    told: list[float] = []
     for minute in range(0, 60 * 24 * 3, 10):
         await watch.step(now=NOW + minute * MINUTE)
         if len(alerts(database)) > len(told):

@@ -240,7 +240,7 @@ async def test_a_job_that_flaps_is_one_incident_and_each_channel_hears_little_of
 async def test_what_was_missed_is_an_incident_until_a_run_starts(record: Connection, database: Database) -> None:
     add_route(database, add_channel(database))
     job_id = add_job(database)
-    missed = {"status": "missed", "missed_count": 5, "missed_until": NOW, "finished_at": NOW}
+    missed: dict[str, Any] = {"status": "missed", "missed_count": 5, "missed_until": NOW, "finished_at": NOW}
     add_run(database, job_id, scheduled_for=NOW - 5 * MINUTE, **missed)
     assert incidents(database) == [("late", "missed", 1, True, 0)]
     assert alerts(database) == [("ops", "missed", 1, 1, 0)]

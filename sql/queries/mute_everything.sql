@@ -1,0 +1,2 @@
+-- No alert about anything before an instant; null: alerts again.
+update pgcron.settings set muted_until = %(until)s
