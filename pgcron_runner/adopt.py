@@ -28,7 +28,7 @@ class Adopt:
         if self._pid is not None:
             # A line that was cut may look whole from the server: our own last session still has our locks.
             await workers.terminate_session(connection, self._worker_id, self._pid)
-        self._pid = connection.info.backend_pid
+        self._pid = connection.server_pid
         tasks = {task.run_id: task for task in self._in_hand()}
         taken = await self._taken(connection, tasks)
         locks = [LockedJob(task.job_id, task.exclusive) for task in tasks.values() if task.run_id not in taken]

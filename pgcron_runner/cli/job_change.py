@@ -15,7 +15,7 @@ import typer
 from pgcron_runner.cli.follow import follow_run
 from pgcron_runner.cli.jobs import Name, find_job
 from pgcron_runner.cli.options import AsJson, Dsn, Unchanged, WrongUse, examples, option, parse_instant, parse_object
-from pgcron_runner.cli.output import clean, local, plural, print_json, relative, say, utc, zone_of
+from pgcron_runner.cli.output import clean, local, plural, print_json, relative, say, span, utc, zone_of
 from pgcron_runner.cli.session import with_database
 from pgcron_runner.cli.upcoming import next_run_at
 from pgcron_runner.errors import InvalidInput, NotFound
@@ -149,10 +149,10 @@ async def _make_up(connection: Connection, name: str) -> _MadeUp | None:
 def _what_was_made_up(job: Job, made_up: _MadeUp | None) -> str:
     if made_up is None:
         return "It was not paused, so there is nothing to catch up."
-    since, until = (local(at, zone_of(job.timezone)) for at in (made_up.since, made_up.until))
+    since, length = local(made_up.since, zone_of(job.timezone)), span(made_up.until - made_up.since)
     counts = ((made_up.queued, "queued"), (made_up.skipped, "skipped"), (made_up.missed, "missed"))
     told = ", ".join(f"{count} {what}" for count, what in counts if count)
-    return f"Paused from {since} to {until}: {told or 'nothing fell due'} (catch_up {job.catch_up})."
+    return f"Its pause since {since}, {length}: {told or 'nothing fell due'}."
 
 
 def run(

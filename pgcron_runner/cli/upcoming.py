@@ -91,7 +91,7 @@ def rule_of(job: ListedJob | Job) -> Rule:
 def print_slots(slots: Sequence[Slot], zone: ZoneInfo, now: datetime) -> None:
     """A table of slots: in the zone, in UTC, and how far away."""
     own = [] if zone.key == "UTC" else [Column(zone.key)]
-    changes = [Column("CLOCK CHANGE", optional=1)] if any(slot.remark for slot in slots) else []
+    changes = [Column("CLOCK CHANGE", flexible=True)] if any(slot.remark for slot in slots) else []
     skipped = [Column("SKIPPED", flexible=True)] if any(slot.skipped for slot in slots) else []
     rows: list[list[Cell]] = [
         [
@@ -133,7 +133,7 @@ def _remark(rule: Rule, at: datetime) -> str:
     # In a gap the offsets differ too, but no instant is in a gap.
     if first == last:
         return ""
-    return f"shown twice: {'second' if there.fold else 'first'} pass"
+    return f"{'second' if there.fold else 'first'} pass of a time shown twice"
 
 
 def _is_moved(rule: Rule, at: datetime) -> bool:

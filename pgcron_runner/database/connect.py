@@ -8,17 +8,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
 
+from pgcron_runner.database import poolers
 from pgcron_runner.database.failures import explain
-from pgcron_runner.errors import DatabaseRefused, DatabaseUnavailable, InvalidInput
+from pgcron_runner.errors import DatabaseUnavailable, InvalidInput
+from pgcron_runner.statements import query
 
-Connection: TypeAlias = psycopg.AsyncConnection[TupleRow]
+
+class Connection(psycopg.AsyncConnection[TupleRow]):
+    """A session. `server_pid` is the server's own number for it; what libpq knows may be a pooler's invention."""
+
+    server_pid = 0
+
 
 # A gap in the network must be noticed well inside a lease; both directions need both settings (measured: keepalives
 # alone hang on unacknowledged data, tcp_user_timeout alone hangs when idle).
@@ -87,23 +95,14 @@ class Database:
         Raises DatabaseUnavailable where waiting may help and DatabaseRefused where it cannot; both are sentences.
         """
         try:
-            connection = await psycopg.AsyncConnection.connect(
-                self.conninfo,
-                autocommit=True,
-                # A job's session is reset with DISCARD ALL, which drops prepared statements behind psycopg's back.
-                prepare_threshold=None if purpose in _FOREIGN_TEXT else 3,
-                **self._parameters(purpose),
-            )
+            connection = await self._open(purpose)
+            try:
+                await self._check(connection, purpose)
+            except BaseException:
+                await connection.close()
+                raise
         except psycopg.Error as error:
             raise explain(error) from error
-        try:
-            await _check(connection, may_be_read_only=purpose is Purpose.REMOTE_JOB)
-        except psycopg.Error as error:
-            await connection.close()
-            raise explain(error) from error
-        except BaseException:
-            await connection.close()
-            raise
         return connection
 
     async def connect_patiently(
@@ -125,6 +124,31 @@ class Database:
             before_sleep=tell,
         )
         return await retrying(self.connect, purpose)
+
+    async def _open(self, purpose: Purpose) -> Connection:
+        parameters = self._parameters(purpose)
+        # A job's session is reset with DISCARD ALL, which drops prepared statements behind psycopg's back.
+        prepare = None if purpose in _FOREIGN_TEXT else 3
+        connect = partial(Connection.connect, self.conninfo, autocommit=True, prepare_threshold=prepare)
+        try:
+            return await connect(**parameters)
+        except psycopg.OperationalError as error:
+            if poolers.REFUSES_SETTINGS not in str(error) or "options" in _given(self.conninfo):
+                raise
+            # They are made once the session is known to be ours alone.
+            return await connect(**parameters | {"options": ""})
+
+    async def _check(self, connection: Connection, purpose: Purpose) -> None:
+        """Sees that the session is what it seems: ours alone, with its settings, and able to write."""
+        cursor = await connection.execute(query("read_session"))
+        row = await cursor.fetchone()
+        assert row is not None
+        connection.server_pid, is_read_only = row
+        if connection.server_pid != connection.info.backend_pid:
+            settings = session_settings(purpose, self.lease)
+            await poolers.make_own(connection, settings, lambda: self._open(purpose))
+        if is_read_only and purpose is not Purpose.REMOTE_JOB:
+            raise DatabaseUnavailable("This Postgres is a standby or read-only; waiting for one that can write.")
 
     def _parameters(self, purpose: Purpose) -> dict[str, Any]:
         given = _given(self.conninfo)
@@ -180,19 +204,3 @@ def _given(conninfo: str) -> dict[str, Any]:
 
 def _escaped(value: str) -> str:
     return re.sub(r"([\\ ])", r"\\\1", value)
-
-
-async def _check(connection: Connection, *, may_be_read_only: bool) -> None:
-    """Sees that the session is what it seems: not shared by a pooler, and able to write."""
-    cursor = await connection.execute(
-        "select pg_backend_pid(), pg_is_in_recovery(), current_setting('transaction_read_only')"
-    )
-    row = await cursor.fetchone()
-    assert row is not None
-    if row[0] != connection.info.backend_pid:
-        raise DatabaseRefused(
-            "A connection pooler in transaction mode is in between: advisory locks and LISTEN do not survive it. "
-            "Connect to Postgres directly, or to a pool with pool_mode=session."
-        )
-    if not may_be_read_only and (row[1] or row[2] == "on"):
-        raise DatabaseUnavailable("This Postgres is a standby or read-only; waiting for one that can write.")

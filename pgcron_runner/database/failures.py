@@ -19,13 +19,11 @@ _REFUSALS = (
     (r"password authentication failed|no password supplied", "Postgres refuses the password"),
     (r"role \S+ does not exist|no pg_hba\.conf entry|authentication failed", "Postgres refuses this role"),
     (r"database \S+ does not exist", "There is no such database"),
-    (
-        r"unsupported startup parameter",
-        "A connection pooler in between refuses our session settings: connect to Postgres directly",
-    ),
 )
 _OUTAGES = (
-    (r"too many clients|connection slots|too many connections", "Postgres has no free connection (max_connections)"),
+    (r"too many connections for (role|database)", "The CONNECTION LIMIT of the role or the database is used up"),
+    (r"too many clients|connection slots", "Postgres has no free connection (max_connections)"),
+    (r"no more connections allowed|query_wait_timeout", "The connection pooler in between has no session to give"),
     (
         r"session is read-only|hot standby|not currently primary",
         "This Postgres is a standby or read-only; waiting for one that can write",

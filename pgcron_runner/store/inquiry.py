@@ -30,7 +30,10 @@ class Filled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """What the doctor asks the server: who, where, how full, and the oldest open transaction that the role may see."""
+    """What the doctor asks the server: who, where, how full, and the oldest open transaction that the role may see.
+
+    A limit of -1 is none. A prepared transaction has no pid, and its name for an application.
+    """
 
     version_number: int
     version: str
@@ -39,6 +42,10 @@ class Server:
     now: datetime
     connections: int
     connections_used: int
+    role_limit: int
+    role_used: int
+    database_limit: int
+    database_used: int
     may_terminate: bool
     oldest_pid: int | None
     oldest_role: str | None
@@ -82,7 +89,7 @@ async def read_server(connection: Connection) -> Server:
 
 
 async def list_missing_rights(connection: Connection) -> list[tuple[str, str]]:
-    """What the role lacks, as table and right."""
+    """What the role lacks, as table or function and right."""
     cursor = await connection.execute(query("list_missing_rights"))
     return [(row[0], row[1]) for row in await cursor.fetchall()]
 

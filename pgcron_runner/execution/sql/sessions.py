@@ -140,7 +140,7 @@ class Canceller:
             await self._connection.cancel_safe(timeout=seconds)
 
     async def _terminate(self, seconds: float) -> None:
-        pid, name = self._connection.info.backend_pid, self._database.application_name
+        pid, name = self._connection.server_pid, self._database.application_name
         with suppress(DatabaseError, PgcronError, TimeoutError):
             async with asyncio.timeout(seconds):
                 connection = await self._database.connect(Purpose.RECORD)

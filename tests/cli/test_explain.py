@@ -1,8 +1,7 @@
-"""`pgcron-runner explain` on real rows, and `doctor` on healthy and on ailing servers."""
+"""`pgcron-runner explain` on real rows."""
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,9 +18,6 @@ def old_job(database: Database) -> int:
     long_ago = "update pgcron.jobs set anchored_at = '2020-01-01', created_at = '2020-01-01', keep_for = '100 years'"
     database.execute(f"{long_ago}, planned = true, next_run_at = '2100-01-01'")
     return job_id
-
-
-# ---------------------------------------------------------------------------------------------- explain
 
 
 def test_a_run_is_told_by_the_local_minute(cli: Cli, database: Database) -> None:
@@ -78,68 +74,3 @@ def test_what_cannot_be_explained(cli: Cli, database: Database) -> None:
     assert "There is no job named 'nope'" in cli("explain", "nope", "2027-01-31T03:00").err
     wrong = cli("explain", "job", "noon")
     assert (wrong.code, "time: 'noon' is not a date and time" in wrong.err) == (2, True)
-
-
-# ----------------------------------------------------------------------------------------------- doctor
-
-
-def results(cli: Cli, *arguments: str) -> dict[str, tuple[str, str]]:
-    return {f["check"]: (f["result"], f["words"]) for f in cli("doctor", *arguments, "--json").json}
-
-
-def test_a_healthy_server(cli: Cli, database: Database) -> None:
-    result = cli("doctor")
-    assert result.code == 0
-    found = results(cli)
-    assert {result for result, _ in found.values()} == {"ok"}, found
-    assert list(found) == [
-        "connection", "version", "session", "writable", "schema", "notify", "clock", "zone data", "rights",
-        "transactions", "connections",
-    ]  # fmt: skip
-    assert found["notify"][1].startswith("a round trip took ")
-
-
-def test_a_worker_with_other_zone_data(cli: Cli, database: Database) -> None:
-    register(database, name="old-host", zone_data="2019a", heartbeat_at=datetime(2100, 1, 1, tzinfo=UTC))
-    result, words = results(cli)["zone data"]
-    assert (result, "old-host has 2019a" in words) == ("warn", True)
-    assert cli("doctor").code == 0
-
-
-def test_a_transaction_that_is_open_for_long_is_named(cli: Cli, database: Database) -> None:
-    database.execute("begin")
-    database.rows("select 1")
-    assert "the oldest has been open for" in results(cli)["transactions"][1]
-    database.execute("rollback")
-
-
-def test_no_schema(offline: Cli, empty_database: Database) -> None:
-    result = offline("doctor", "--dsn", empty_database.dsn)
-    assert result.code == 1
-    assert "fail  This database has no pgcron schema yet. Run: pgcron-runner migrate" in result.out
-
-
-def test_a_role_without_rights(offline: Cli, database: Database) -> None:
-    database.execute("grant usage on schema pgcron to worker")
-    database.execute("grant select on all tables in schema pgcron to worker")
-    found = results(offline, "--dsn", database.worker_dsn)
-    assert found["rights"][0] == "fail"
-    assert "insert, update, delete on pgcron.jobs" in found["rights"][1]
-
-
-def test_a_server_that_cannot_write(offline: Cli, database: Database) -> None:
-    database.execute(
-        """do $$ begin
-             execute format('alter database %I set default_transaction_read_only = on', current_database());
-           end $$"""
-    )
-    result = offline("doctor", "--dsn", database.dsn)
-    assert (result.code, result.out.split()[:2]) == (1, ["writable", "fail"])
-    assert "standby or read-only" in result.out
-
-
-def test_no_server(offline: Cli) -> None:
-    result = offline("doctor")
-    assert result.code == 1
-    assert result.out.startswith("connection  fail  Postgres cannot be reached")
-    assert os.environ["PGHOST"] == "/nonexistent"
