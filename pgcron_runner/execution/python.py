@@ -40,7 +40,10 @@ from pgcron_runner.execution.shell import (
 from pgcron_runner.execution.steps import BadStepError, StepFiles, step_files, without_settings
 from pgcron_runner.execution.stop import Stop
 from pgcron_runner.execution.warm import WarmStarts
+from pgcron_runner.logs import get_logger
 from pgcron_runner.model import Outcome, Status, Task
+
+log = get_logger(__name__)
 
 _NOT_BEGUN = Outcome(Status.FAILED)
 _NOTHING_RETURNED = Outcome(Status.SUCCEEDED)
@@ -90,7 +93,7 @@ class PythonRunner:
         function = self._functions.get(task.command)
         if function is None:
             # Importing may take long, or never end.
-            found = await self._in_thread(partial(_load, task.command), stop)
+            found = await self._in_thread(partial(_load, task.command), task, stop)
             if isinstance(found, Outcome):
                 return found
             function = self._functions[task.command] = found
@@ -98,21 +101,31 @@ class PythonRunner:
                 return _NOT_BEGUN
         if function.is_coroutine_function:
             return await _on_the_loop(function.call, keywords, stop)
-        outcome: Outcome = await self._in_thread(partial(_call, function.call, keywords), stop)
+        outcome: Outcome = await self._in_thread(partial(_call, function.call, keywords), task, stop)
         return outcome
 
-    async def _in_thread(self, work: Callable[[], Any], stop: Stop) -> Any:
+    async def _in_thread(self, work: Callable[[], Any], task: Task, stop: Stop) -> Any:
         """What `work` returns, which never raises; _NOT_BEGUN where a stop came before a thread was free."""
         future = self._threads.submit(copy_context().run, work)
         self._in_threads.add(future)
         future.add_done_callback(self._in_threads.discard)
-        with stop.calls(future.cancel):
+        late: asyncio.TimerHandle | None = None
+
+        def heed() -> None:
+            nonlocal late
+            if not future.cancel():
+                late = asyncio.get_running_loop().call_later(task.kill_grace.total_seconds(), _tell_late, task)
+
+        with stop.calls(heed):
             try:
                 return await asyncio.wrap_future(future)
             except asyncio.CancelledError:
                 if stop.reason is None or not future.cancelled():
                     raise
                 return _NOT_BEGUN
+            finally:
+                if late is not None:
+                    late.cancel()
 
     # --------------------------------------------------------------------------------------- in a child
 
@@ -158,6 +171,15 @@ async def _on_the_loop(function: Callable[..., Any], keywords: dict[str, Any], s
     if stop.reason is not None and outcome.status is Status.SUCCEEDED:
         return replace(outcome, status=Status.FAILED, reason="it swallowed its cancellation and returned")
     return outcome
+
+
+def _tell_late(task: Task) -> None:
+    log.warning(
+        "function_goes_on",
+        job=task.job_name,
+        run=task.run_id,
+        consequence="a thread cannot be stopped: its run stays running, and its job locked, until it returns",
+    )
 
 
 def _load(target: str) -> _Function | Outcome:

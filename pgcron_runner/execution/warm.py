@@ -144,10 +144,11 @@ class _OtherModules(Exception):
 class _Zygote:
     """The living process, and the line to it."""
 
-    def __init__(self, guard: Guard, process: Process, line: socket.socket) -> None:
+    def __init__(self, guard: Guard, process: Process, line: socket.socket, memory: int) -> None:
         self._guard = guard
         self._process = process
         self._line = line
+        self._memory = memory
 
     @classmethod
     async def start(cls, guard: Guard, environment: dict[str, str], preload: tuple[str, ...]) -> _Zygote:
@@ -161,12 +162,12 @@ class _Zygote:
                 command = Command((sys.executable, "-P", "-u", program.__file__, address), environment)
                 process = await guard.launch(command, OutputBuffer(_OUTPUT_BYTES))
                 try:
-                    line = await _meet(process, listener, preload)
+                    line, memory = await _meet(process, listener, preload)
                 except BaseException:
                     process.request_kill()
                     process.close()
                     raise
-        return cls(guard, process, line)
+        return cls(guard, process, line, memory)
 
     @property
     def lives(self) -> bool:
@@ -250,25 +251,28 @@ class _Zygote:
 
     async def _adopt(self, pid: int, reading: int, output: OutputBuffer, number: int, command: Command) -> Process:
         try:
-            return await self._guard.adopt(pid, reading, output, number, memory_limit=command.memory_limit)
+            return await self._guard.adopt(
+                pid, reading, output, number, memory_limit=command.memory_limit, inherited=self._memory
+            )
         except LaunchError as error:
             raise _Cold(str(error)) from error
 
 
-async def _meet(process: Process, listener: socket.socket, preload: tuple[str, ...]) -> socket.socket:
-    """The line to a zygote that has just been launched, once it has imported everything."""
+async def _meet(process: Process, listener: socket.socket, preload: tuple[str, ...]) -> tuple[socket.socket, int]:
+    """The line to a zygote that has just been launched, and its size, once it has imported everything."""
     loop = asyncio.get_running_loop()
     line, _ = await _unless_ended(process, loop.sock_accept(listener))
     try:
         line.setblocking(False)
         path = [entry or os.getcwd() for entry in sys.path]
         line.send(json.dumps({"path": path, "preload": preload}).encode())
-        if not await _unless_ended(process, loop.sock_recv(line, 16)):
+        answer = await _unless_ended(process, loop.sock_recv(line, 16))
+        if not answer:
             raise _Cold(await _why_ended(process))
     except BaseException:
         line.close()
         raise
-    return line
+    return line, int(answer)
 
 
 async def _unless_ended(process: Process, awaitable: Awaitable[T]) -> T:

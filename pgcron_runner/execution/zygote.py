@@ -1,11 +1,11 @@
 """The program that most Python jobs are forks of: it has imported already what they would wait for.
 
 `python -P -u zygote.py SOCKET`, in the clean environment of a job that adds nothing. It is told over the socket what to
-import, and answers `ready`. From then on it sees to it that one fork of it waits at the socket: for a byte that comes
-with two files, a channel of the run's own and where the run prints to. It forks twice, so that the guard, a child
-subreaper, becomes the parent. Over its channel the fork is told what it is to be, says its pid, and waits for `go`
-until the guard has adopted it: before that, nothing of the job has run, and if its channel closes it just ends. From
-there on it is what child.py is.
+import, and answers how many bytes that took. From then on it sees to it that one fork of it waits at the socket: for a
+byte that comes with two files, a channel of the run's own and where the run prints to. It forks twice, so that the
+guard, a child subreaper, becomes the parent. Over its channel the fork is told what it is to be, says its pid, and
+waits for `go` until the guard has adopted it: before that, nothing of the job has run, and if its channel closes it
+just ends. From there on it is what child.py is.
 
 It must not have threads: a fork has only one of them, and the locks that the others held are never released.
 """
@@ -60,7 +60,7 @@ def main(address: str) -> int:
         # What is there now stays for good: not looked at by the collector, its pages stay shared with the forks.
         gc.collect()
         gc.freeze()
-        worker.send(b"ready")
+        worker.send(b"%d" % _own_memory())
         folder = _serve(worker, origin)
     if folder is not None:
         sys.argv[:] = [str(child.__file__)]
@@ -278,6 +278,13 @@ def _forget_modules(before: frozenset[str]) -> None:
 def _threads() -> int:
     """Of any language."""
     return len(os.listdir("/proc/self/task"))
+
+
+def _own_memory() -> int:
+    """The bytes that each fork has too when it begins. (The kernel does not map files for it again.)"""
+    with open("/proc/self/statm", "rb") as statm:
+        _, resident, shared, *_ = statm.read().split()
+    return (int(resident) - int(shared)) * resource.getpagesize()
 
 
 def _thread_names() -> str:

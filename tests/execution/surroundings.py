@@ -163,13 +163,6 @@ def _late() -> None:
     print("late")
 
 
-def exits_in_a_thread() -> str:
-    thread = threading.Thread(target=sys.exit, args=(3,))
-    thread.start()
-    thread.join()
-    return "returned"
-
-
 def prints(text: str) -> str:
     print(text)
     print(text, file=sys.stderr)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from pgcron_runner.execution.live import Live
 from pgcron_runner.execution.processes import Guard
@@ -558,14 +559,22 @@ async def test_a_cancellation_from_elsewhere_goes_through(runner: PythonRunner, 
 async def test_a_function_in_a_thread_goes_on_until_it_returns(runner: PythonRunner, tmp_path: Path) -> None:
     path, gate, stop = tmp_path / "up", tmp_path / "gate", Stop()
     arguments = {"path": str(path), "gate": str(gate)} | THREAD
-    async with running(runner.run, function_task("returns_when", arguments), stop) as going:
+
+    async def told(logs: list[Any]) -> bool:
+        return bool(logs)
+
+    task = function_task("returns_when", arguments, kill_grace=timedelta(0))
+    async with running(runner.run, task, stop) as going:
         await is_up(path)
-        stop.request(StopReason.TIMEOUT)
-        await asyncio.sleep(0.05)
+        with capture_logs() as logs:
+            stop.request(StopReason.TIMEOUT)
+            await eventually_async(lambda: told(logs), message="it says that it cannot be stopped")
         assert not going.done()
         assert not runner.close()
         gate.touch()
         outcome = await going
+    words = "a thread cannot be stopped: its run stays running, and its job locked, until it returns"
+    assert [(log["event"], log["run"], log["consequence"]) for log in logs] == [("function_goes_on", 77, words)]
     assert (outcome.status, outcome.result) == (Status.SUCCEEDED, "returned")
     assert runner.close()
 
