@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -23,7 +24,8 @@ def _default_name() -> str:
 class WorkerSettings:
     """How one worker works. `queues` None: all of them; `drain_timeout` None: as long as the runs take.
 
-    `preload`: modules that Python runs find imported already (execution/zygote.py).
+    `preload`: modules that Python runs find imported already (execution/zygote.py). `connections`: the other databases
+    that SQL jobs may name, as connection strings, which are never shown.
     """
 
     name: str = field(default_factory=_default_name)
@@ -35,6 +37,7 @@ class WorkerSettings:
     drain_timeout: timedelta | None = None
     once: bool = False
     preload: tuple[str, ...] = ()
+    connections: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if not 1 <= self.slots <= 10_000:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
+from pgcron_runner.cli.connections import parse_connections
 from pgcron_runner.cli.options import Dsn, duration, option, parse_kinds, parse_names, parse_queues
 from pgcron_runner.model import Kind
 from pgcron_runner.settings import WorkerSettings
@@ -62,6 +64,15 @@ def worker(
             envvar="PGCRON_PRELOAD",
         ),
     ] = None,
+    connection: Annotated[
+        list[str] | None,
+        option(
+            "--connection",
+            "NAME=DSN",
+            "Another database, which SQL jobs name in args.connection, such as reporting=env:REPORTING_DSN. May be"
+            " repeated; also PGCRON_CONNECTION_<NAME>.",
+        ),
+    ] = None,
     once: Annotated[
         bool, typer.Option("--once", help="Run what is due now, then end. For tests, and under another scheduler.")
     ] = False,
@@ -83,15 +94,18 @@ def worker(
         drain_timeout=drain_timeout,
         once=once,
         preload=() if preload is None else parse_names(preload),
+        connections=parse_connections(connection or (), os.environ),
     )
     _run(settings, dsn, log_json=log_json, log_level=log_level)
 
 
 def _run(settings: WorkerSettings, dsn: str | None, *, log_json: bool, log_level: LogLevel) -> None:
-    from pgcron_runner.database import Database, resolve_dsn
+    from pgcron_runner.database import Database, check_dsn, resolve_dsn
     from pgcron_runner.logs import configure_logs
     from pgcron_runner.worker import run_worker
 
     database = Database(resolve_dsn(dsn))
+    for name, other in settings.connections.items():
+        check_dsn(other, field=f"connection {name}")
     configure_logs(as_json=log_json, level=log_level.value)
     run_worker(database, settings)

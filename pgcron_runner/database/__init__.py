@@ -3,7 +3,7 @@
 It must not know jobs, runs or workers beyond the name that a session carries.
 """
 
-from pgcron_runner.database.connect import Connection, Database, Purpose, resolve_dsn, session_settings
+from pgcron_runner.database.connect import Connection, Database, Purpose, check_dsn, resolve_dsn, session_settings
 from pgcron_runner.database.failures import (
     DatabaseError,
     DataError,
@@ -25,6 +25,7 @@ __all__ = [
     "Purpose",
     "Results",
     "UniqueViolation",
+    "check_dsn",
     "describe",
     "execute_at_once",
     "explain",

@@ -133,7 +133,7 @@ class Database:
         try:
             return await connect(**parameters)
         except psycopg.OperationalError as error:
-            if poolers.REFUSES_SETTINGS not in str(error) or "options" in _given(self.conninfo):
+            if poolers.REFUSES_SETTINGS not in str(error) or "options" in check_dsn(self.conninfo):
                 raise
             # They are made once the session is known to be ours alone.
             return await connect(**parameters | {"options": ""})
@@ -151,7 +151,7 @@ class Database:
             raise DatabaseUnavailable("This Postgres is a standby or read-only; waiting for one that can write.")
 
     def _parameters(self, purpose: Purpose) -> dict[str, Any]:
-        given = _given(self.conninfo)
+        given = check_dsn(self.conninfo)
         settings = session_settings(purpose, self.lease)
         options = " ".join(f"-c {name}={_escaped(value)}" for name, value in settings.items())
         parameters = {key: value for key, value in _CLIENT_SIDE.items() if key not in given}
@@ -188,18 +188,17 @@ def session_settings(purpose: Purpose, lease: timedelta) -> dict[str, str]:
 def resolve_dsn(given: str | None) -> str:
     """The connection string: the flag, else PGCRON_DSN, else empty for libpq's own PG* environment."""
     text = given or os.environ.get("PGCRON_DSN") or ""
-    _given(text)
+    check_dsn(text)
     return text
 
 
-def _given(conninfo: str) -> dict[str, Any]:
+def check_dsn(text: str, *, field: str = "dsn") -> dict[str, Any]:
+    """The parts of a connection string. Raises InvalidInput, which does not repeat it: it may hold a password."""
     try:
-        return conninfo_to_dict(conninfo)
-    except psycopg.ProgrammingError as error:
-        # The text may hold a password: it is not repeated.
-        raise InvalidInput(
-            "dsn", "(not shown)", "is not a connection string", example="postgresql://user@host/database"
-        ) from error
+        return conninfo_to_dict(text)
+    except psycopg.ProgrammingError:
+        example = "postgresql://user@host/database"
+        raise InvalidInput(field, "(not shown)", "is not a connection string", example=example) from None
 
 
 def _escaped(value: str) -> str:

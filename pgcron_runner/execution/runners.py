@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from uuid import UUID
 
 from pgcron_runner.database import Database
@@ -15,6 +16,7 @@ from pgcron_runner.execution.sql import SqlRunner
 from pgcron_runner.execution.stop import Stop
 from pgcron_runner.logs import get_logger
 from pgcron_runner.model import Kind, Outcome, Task
+from pgcron_runner.settings import WorkerSettings
 
 log = get_logger(__name__)
 
@@ -27,12 +29,12 @@ Runner = Callable[[Task, Stop, Live], Awaitable[Outcome]]
 class Runners:
     """The executors of one worker, and what they keep open."""
 
-    def __init__(
-        self, database: Database, worker_id: UUID, guard: Guard, *, slots: int, preload: tuple[str, ...] = ()
-    ) -> None:
+    def __init__(self, database: Database, worker_id: UUID, guard: Guard, settings: WorkerSettings) -> None:
+        slots = settings.slots
+        others = {name: replace(database, conninfo=dsn) for name, dsn in settings.connections.items()}
         self._guard = guard
-        self._sql = SqlRunner(database, worker_id, sessions=min(slots, _MOST_SESSIONS))
-        self._python = PythonRunner(guard, threads=min(slots, 64), preload=preload)
+        self._sql = SqlRunner(database, worker_id, sessions=min(slots, _MOST_SESSIONS), connections=others)
+        self._python = PythonRunner(guard, threads=min(slots, 64), preload=settings.preload)
         self._http = HttpRunner()
 
     def by_kind(self) -> dict[Kind, Runner]:

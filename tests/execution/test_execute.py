@@ -26,6 +26,7 @@ from pgcron_runner.finish import Finish
 from pgcron_runner.migrate import migrate_database
 from pgcron_runner.model import Finished, Kind, Outcome, Output, Status, StopReason, Task
 from pgcron_runner.session import Session
+from pgcron_runner.settings import WorkerSettings
 from pgcron_runner.store.runs import LockedJob
 from tests.execution.tasks import claimed_task, recorded_status, some_task
 from tests.statements.builders import WORKER
@@ -276,7 +277,7 @@ async def guard() -> AsyncIterator[Guard]:
 
 
 async def test_every_kind_has_its_runner(database: Database, guard: Guard) -> None:
-    runners = Runners(sessions.Database(database.dsn, application_name="kinds"), WORKER, guard, slots=3)
+    runners = Runners(sessions.Database(database.dsn, application_name="kinds"), WORKER, guard, WorkerSettings(slots=3))
     execute = Execute(runners.by_kind(), lambda: None)
     assert set(runners.by_kind()) == set(Kind)
     thread = {"isolation": "thread"}

@@ -75,7 +75,7 @@ class JobSessions:
         try:
             if in_transaction(connection):
                 await connection.execute("rollback")
-            if reusable and not self._closed and boottime() < self._old_at[connection]:
+            if reusable and self._may_stay(connection):
                 await connection.execute("discard all")
                 kept = True
         except DatabaseError:
@@ -86,6 +86,11 @@ class JobSessions:
                 self._idle.append(connection)
             else:
                 await self._close(connection)
+
+    def _may_stay(self, connection: Connection) -> bool:
+        # By way of a pooler its settings were made after the start, and would be gone with what the job has left.
+        is_direct = connection.server_pid == connection.info.backend_pid
+        return is_direct and not self._closed and boottime() < self._old_at[connection]
 
     async def close(self) -> None:
         """Closes the sessions that are not in use; the others follow when they are given back."""

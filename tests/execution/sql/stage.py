@@ -6,9 +6,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, LiteralString
 
+import psycopg
+
 from pgcron_runner.execution.sql import SqlRunner
 from tests.execution.tasks import SESSION_NAME
 from tests.support.databases import Database
+from tests.support.proxy import Proxy
 
 MakeRunner = Callable[..., SqlRunner]
 
@@ -46,3 +49,9 @@ async def sleeper(database: Database) -> None:
     async with asyncio.timeout(10):
         while not sleeps():  # noqa: ASYNC110 - no event tells of it
             await asyncio.sleep(0.01)
+
+
+def proxy_to(database: Database) -> Proxy:
+    """A network that can fail, between a runner and its database."""
+    info = psycopg.conninfo.conninfo_to_dict(database.tcp_dsn)
+    return Proxy((str(info.get("hostaddr") or info["host"]), int(str(info["port"]))))

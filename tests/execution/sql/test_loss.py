@@ -7,7 +7,6 @@ import random
 from dataclasses import replace
 from typing import Any
 
-import psycopg
 import pytest
 
 from pgcron_runner.execution.live import Live
@@ -19,6 +18,7 @@ from tests.execution.sql.stage import (
     DONE,
     MakeRunner,
     add_deferred_trigger,
+    proxy_to,
     work,
 )
 from tests.execution.tasks import (
@@ -84,11 +84,6 @@ async def test_a_session_that_ends_while_it_commits_has_done_nothing(database: D
 
 def proxied(database: Database, proxy: Proxy, make_runner: MakeRunner) -> SqlRunner:
     return make_runner(database.dsn_through(proxy.port))
-
-
-def proxy_to(database: Database) -> Proxy:
-    info = psycopg.conninfo.conninfo_to_dict(database.tcp_dsn)
-    return Proxy((str(info.get("hostaddr") or info["host"]), int(str(info["port"]))))
 
 
 async def test_a_commit_whose_answer_was_lost_is_believed(database: Database, make_runner: MakeRunner) -> None:
