@@ -107,7 +107,7 @@ class Run:
     def state(self) -> Any:
         """What was saved last: by this run, else by the attempt or slice before it; `{}` where nothing was.
 
-        A copy: changing it saves nothing.
+        A run that the schedule starts begins with `{}`. A copy: changing it saves nothing.
         """
         state = _here().state
         return {} if state is None else state
