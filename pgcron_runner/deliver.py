@@ -18,6 +18,8 @@ from pgcron_runner.store import alerts
 
 log = get_logger(__name__)
 
+# NOTIFY says when there is something to send; this is the floor of truth.
+EVERY = 30.0
 # Longer than a message may take: the alerts of a worker that dies meanwhile are sent by another.
 _CLAIMED_FOR = 120.0
 

@@ -172,7 +172,7 @@ class Task:
     """A claimed run together with what its job says: everything that execution and finishing need.
 
     `args` is already the run's override where it has one; `state` is what the attempt or slice before it has saved,
-    None where there is none. Durations are `timedelta`; limits are MB and kB.
+    None where there is none; `heartbeat_url` is a monitor, or a reference to one. Durations are `timedelta`; limits are MB and kB.
     """
 
     run_id: int
@@ -193,6 +193,7 @@ class Task:
     memory_limit_mb: int | None = None
     output_limit_kb: int = 64
     state: Any = None
+    heartbeat_url: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from pgcron_runner.claim import Claim
 from pgcron_runner.clock import boottime
 from pgcron_runner.database import Connection, Database, DatabaseError, Purpose
 from pgcron_runner.decisions import Action, Beat, End, Feed, InHand, Look, Phase, Say, Standing, StopRuns
+from pgcron_runner.deliver import EVERY as DELIVER_EVERY
 from pgcron_runner.deliver import Deliver
 from pgcron_runner.dispatch import Dispatch
 from pgcron_runner.errors import PgcronError
@@ -35,6 +36,7 @@ from pgcron_runner.leases import beat_interval
 from pgcron_runner.logs import get_logger
 from pgcron_runner.loop import Loop, Step
 from pgcron_runner.notify import Notifier
+from pgcron_runner.notify.pings import Pings
 from pgcron_runner.prune import Prune
 from pgcron_runner.reap import Reap
 from pgcron_runner.report import Report
@@ -49,7 +51,6 @@ from pgcron_runner.watch import Watch
 log = get_logger(__name__)
 
 _PRUNE_EVERY = 60.0
-_DELIVER_EVERY = 30.0
 _TIDY_EVERY = 15.0
 _REPORT_EVERY = 1.0
 _LISTEN_PROOF = 30.0
@@ -84,7 +85,9 @@ class Tenure:
         self._runners = Runners(database, self.id, self._guard, self._settings)
 
     def _build_duties(self) -> None:
-        self._execute = Execute(self._runners.by_kind(), self._on_finished)
+        self._pings = Pings()
+        runners = {kind: self._pings.around(runner) for kind, runner in self._runners.by_kind().items()}
+        self._execute = Execute(runners, self._on_finished)
         claim = Claim(self._control, self.id, self._settings.kinds, self._execute.locked_jobs)
         duties = (Fire(self._control), claim, self._execute)
         self._dispatch = Dispatch(self._control, duties, self._settings, lambda: self._standing)
@@ -95,7 +98,7 @@ class Tenure:
         self._report = Report(self._record, self.id, self._execute.live)
         self._tidy = Tidy(self._record)
         self._prune = Prune(self._record)
-        self._watch = Watch(self._record)
+        self._watch = Watch(self._record, self._pings.call)
         self._deliver = Deliver(self._record, Notifier(), self._on_sent)
 
     def _build_loops(self) -> None:
@@ -105,7 +108,7 @@ class Tenure:
         self._beating = Loop("heartbeat", self._beat_step, interval=beat)
         self._scheduling = Loop("schedule", self._schedule_step, interval=poll)
         self._finishing = Loop("finish", self._finish_step, interval=poll)
-        self._delivering = Loop("deliver", self._deliver.step, interval=_DELIVER_EVERY, delay=stagger)
+        self._delivering = Loop("deliver", self._deliver.step, interval=DELIVER_EVERY, delay=stagger)
         self._watchdog = Loop("watchdog", self._watchdog_step, interval=beat)
         self._loops = (
             self._beating,
@@ -182,9 +185,11 @@ class Tenure:
         with suppress(PgcronError, DatabaseError, TimeoutError):
             async with asyncio.timeout(_CLOSE_WITHIN):
                 await self._deliver.flush()
+                await self._pings.flush()
         with suppress(PgcronError, DatabaseError, TimeoutError):
             async with asyncio.timeout(_CLOSE_WITHIN):
                 await self._deliver.close()
+                await self._pings.close()
                 if not self._reaped:
                     async with self._record.use() as connection:
                         await workers.end_worker(connection, self.id, "stopped")

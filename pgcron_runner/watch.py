@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 
 from pgcron_runner.logs import get_logger
@@ -16,16 +17,22 @@ EVERY = 10.0
 
 
 class Watch:
-    """The duty, on the record session. Of all workers one at a time does it."""
+    """The duty, on the record session. Of all workers one at a time does it.
 
-    def __init__(self, session: Session) -> None:
+    `call`: begins a call of an address, and returns.
+    """
+
+    def __init__(self, session: Session, call: Callable[[str], object]) -> None:
         self._session = session
+        self._call = call
 
     async def step(self, *, every: float = EVERY, now: datetime | None = None) -> bool:
         """One round, where it is this worker's turn; returns whether it was."""
         async with self._session.use() as connection:
             if not await alerts.take_watch(connection, every=every, now=now):
                 return False
+            if (url := await alerts.take_heartbeat(connection, now=now)) is not None:
+                self._call(url)
             await alerts.note_late_runs(connection, limit=BATCH, now=now)
             await alerts.note_long_runs(connection, limit=BATCH, now=now)
             for name, reason in await alerts.pause_failing_jobs(connection, limit=BATCH):

@@ -41,6 +41,7 @@ _PLACES: Final = (
     _Place("channel", "Alert", group=("channels",), help="Places where alerts go."),
     _Place("route", "Alert", group=("routes",), help="Which events of which jobs go to which channel."),
     _Place("incident", "Alert", group=("incidents",), help="What is wrong now, since when, and who was told."),
+    _Place("watch", "Alert", "watch", "watch"),
     _Place("mute", "Alert", "mute", "mute"),
     _Place("unmute", "Alert", "mute", "unmute"),
     _Place("explain", "Watch", "explain", "explain"),

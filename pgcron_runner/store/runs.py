@@ -115,6 +115,7 @@ def _task(row: Sequence[Any]) -> Task:
         memory_limit_mb=row[18],
         output_limit_kb=row[19],
         state=row[20],
+        heartbeat_url=row[21],
     )
 
 

@@ -60,11 +60,12 @@ with candidates as materialized (
      where r.id = g.id and j.id = r.job_id
     returning r.id, r.job_id, r.job_name, j.kind, j.command, coalesce(r.args, j.args) as args, r.scheduled_for, r.attempt,
               r.max_running is not distinct from 1 as exclusive, j.timeout, j.kill_grace, j.max_attempts, j.retry_delay,
-              j.retry_backoff, j.retry_max_delay, j.env, j.env_from, j.working_dir, j.memory_limit_mb, j.output_limit_kb, r.state
+              j.retry_backoff, j.retry_max_delay, j.env, j.env_from, j.working_dir, j.memory_limit_mb, j.output_limit_kb, r.state,
+              j.heartbeat_url
 )
 select c.*, (select count(*) from candidates) from claimed c
 union all
-select null, p.job_id, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
+select null, p.job_id, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null,
        (select count(*) from candidates)
   from placed p
  where (p.max_running is null or p.lane is not null) and p.id not in (select id from granted)

@@ -19,9 +19,15 @@ SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hou
 
 
 @pytest.fixture
-async def watch(database: Database) -> AsyncIterator[Watch]:
+def called() -> list[str]:
+    """The addresses that were called."""
+    return []
+
+
+@pytest.fixture
+async def watch(database: Database, called: list[str]) -> AsyncIterator[Watch]:
     session = Session(sessions.Database(database.dsn, "watch"), Purpose.RECORD)
-    yield Watch(session)
+    yield Watch(session, called.append)
     await session.close()
 
 
@@ -182,3 +188,14 @@ async def test_more_incidents_than_one_batch_are_all_looked_at(
     add_channel(database)
     await watch.step(now=NOW + HOUR)
     assert len(alerts(database)) == 5
+
+
+async def test_the_installation_tells_a_monitor_once_a_minute_that_it_lives(
+    watch: Watch, called: list[str], database: Database
+) -> None:
+    await watch.step(now=NOW)
+    assert called == []
+    database.execute("update pgcron.settings set heartbeat_url = 'https://hc.example.org/uuid'")
+    for second in range(10, 190, 10):
+        await watch.step(now=NOW + second * SECOND)
+    assert called == ["https://hc.example.org/uuid"] * 3
