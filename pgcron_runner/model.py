@@ -172,7 +172,8 @@ class Task:
     """A claimed run together with what its job says: everything that execution and finishing need.
 
     `args` is already the run's override where it has one; `state` is what the attempt or slice before it has saved,
-    None where there is none; `heartbeat_url` is a monitor, or a reference to one. Durations are `timedelta`; limits are MB and kB.
+    None where there is none; `heartbeat_url` is a monitor, or a reference to one. Durations are `timedelta`; limits are
+    MB and kB.
     """
 
     run_id: int

@@ -24,7 +24,7 @@ from pgcron_runner.cli.options import (
 )
 from pgcron_runner.cli.output import clean, note, print_json, say, zone_of
 from pgcron_runner.cli.session import with_database
-from pgcron_runner.cli.upcoming import Rule, next_slots, print_slots
+from pgcron_runner.cli.upcoming import Rule, in_words, next_slots, print_slots
 from pgcron_runner.model import CatchUp, DstGap, DstRepeat, Overlap
 from pgcron_runner.schedule import parse_schedule, zone_note
 from pgcron_runner.store import catalog
@@ -84,6 +84,11 @@ def add(
     memory_limit: Annotated[int | None, d.MEMORY_LIMIT] = None,
     output_limit: Annotated[int, d.OUTPUT_LIMIT] = 64,
     keep_for: Annotated[timedelta | None, d.KEEP_FOR] = None,
+    late_after: Annotated[timedelta | None, d.LATE_AFTER] = None,
+    long_after: Annotated[timedelta | None, d.LONG_AFTER] = None,
+    pause_after: Annotated[int | None, d.PAUSE_AFTER] = None,
+    redact: Annotated[list[str] | None, d.REDACT] = None,
+    heartbeat_url: Annotated[str | None, d.HEARTBEAT_URL] = None,
     queue: Annotated[str, d.QUEUE] = "default",
     priority: Annotated[int, d.PRIORITY] = 0,
     env: Annotated[list[str] | None, d.ENV] = None,
@@ -141,6 +146,11 @@ def add(
         dst_gap=dst_gap.value,
         dst_repeat=dst_repeat.value,
         exclude=d.calendars(exclude or []),
+        late_after=late_after,
+        long_after=long_after,
+        pause_after=pause_after,
+        redact=[d.pattern(text) for text in redact or []],
+        heartbeat_url=None if heartbeat_url is None else d.check_heartbeat_url(heartbeat_url),
     )
     _insert(job, dsn, zone, as_json=as_json)
 
@@ -161,6 +171,8 @@ def _insert(job: NewJob, dsn: str | None, zone: ZoneInfo, *, as_json: bool) -> N
     else:
         say(f"Added job {clean(job.name)} (id {job_id}).")
     if slots and not as_json:
+        if words := in_words(rule):
+            say(words)
         print_slots(slots, zone, anchored_at)
     remarks = (
         d.remark_on(job.kind, job.command),

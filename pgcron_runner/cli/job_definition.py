@@ -25,6 +25,7 @@ _UNSTORABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 _WHAT, WHEN, _WHERE = "What (one of the first four)", "When", "Where and how"
 _CLASH, _RETRY, _LIMITS = "When runs meet, or nobody was there", "When it fails", "Limits"
+_TELL = "Who is to know"
 
 
 def _option(flag: str, metavar: str | None, panel: str, text: str, **more: Any) -> Any:
@@ -63,11 +64,16 @@ RETRY_BACKOFF = _option("--retry-backoff", "X", _RETRY, "How each pause grows.",
 RETRY_MAX_DELAY = _duration("--retry-max-delay", _RETRY, "No pause is longer (1h).", minimum=_ZERO, maximum=YEAR)
 TIMEOUT = _duration("--timeout", _LIMITS, "How long an attempt may take (1h).", maximum=YEAR)
 KILL_GRACE = _duration("--kill-grace", _LIMITS, "From TERM to KILL (10s).", minimum=_ZERO, maximum=_HOUR)
-MEMORY_LIMIT = _option("--memory-limit", "MB", _LIMITS, "Of the whole process tree; not enforced yet.", min=1)
+MEMORY_LIMIT = _option("--memory-limit", "MB", _LIMITS, "Of the whole process tree; above, it is stopped.", min=1)
 OUTPUT_LIMIT = _option(
     "--output-limit", "kB", _LIMITS, "How much output is kept.", min=1, max=10_240, show_default=True
 )
 KEEP_FOR = _duration("--keep-for", _LIMITS, "How long history is kept (30d).")
+LATE_AFTER = _duration("--late-after", _TELL, "Alert where it has not started so long after its time.")
+LONG_AFTER = _duration("--long-after", _TELL, "Alert where it runs longer; else far longer than usual.")
+PAUSE_AFTER = _option("--pause-after", "N", _TELL, "Disable it after so many failures in a row.", min=1, max=100_000)
+REDACT = _option("--redact", "REGEX", _TELL, "Mask this in alerts; may be repeated.")
+HEARTBEAT_URL = _option("--heartbeat-url", "URL", _TELL, "A monitor to call at /start, the end, /fail; or env:NAME.")
 QUEUE = _option("--queue", "NAME", _WHERE, "Which workers may run it.", show_default=True)
 PRIORITY = _option("--priority", "N", _WHERE, "Higher goes first.", min=-32_768, max=32_767, show_default=True)
 ENV = _option("--env", "NAME=VALUE", _WHERE, "A variable; may be repeated.")
@@ -113,6 +119,22 @@ def remark_on(kind: str, command: str) -> str | None:
                 """worker's environment: --args '{"headers": {"Authorization": "Basic env:API_LOGIN"}}'"""
             )
     return None
+
+
+def check_heartbeat_url(url: str) -> str:
+    if not re.match(r"(https?://|env:|file:).", url.strip()):
+        problem = "is no http address, and no reference to one"
+        raise InvalidInput("heartbeat-url", url, problem, example="https://hc.example.org/ping/UUID or env:BACKUP_PING")
+    return url.strip()
+
+
+def pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        problem = f"is not a regular expression: {error}"
+        raise InvalidInput("redact", text, problem, example="'password=[^ ]+'") from None
+    return text
 
 
 def check_name(name: str) -> None:

@@ -53,6 +53,11 @@ _CLEARED: dict[str, tuple[str, Any]] = {
     "catch-up-window": ("catch_up_window", None),
     "memory-limit": ("memory_limit_mb", None),
     "keep-for": ("keep_for", None),
+    "late-after": ("late_after", None),
+    "long-after": ("long_after", None),
+    "pause-after": ("pause_after", None),
+    "redact": ("redact", []),
+    "heartbeat-url": ("heartbeat_url", None),
     "env": ("env", {}),
     "env-from": ("env_from", []),
     "working-dir": ("working_dir", None),
@@ -109,6 +114,11 @@ def edit(
     memory_limit: Annotated[int | None, d.MEMORY_LIMIT] = None,
     output_limit: Annotated[int | None, d.OUTPUT_LIMIT] = None,
     keep_for: Annotated[timedelta | None, d.KEEP_FOR] = None,
+    late_after: Annotated[timedelta | None, d.LATE_AFTER] = None,
+    long_after: Annotated[timedelta | None, d.LONG_AFTER] = None,
+    pause_after: Annotated[int | None, d.PAUSE_AFTER] = None,
+    redact: Annotated[list[str] | None, d.REDACT] = None,
+    heartbeat_url: Annotated[str | None, d.HEARTBEAT_URL] = None,
     queue: Annotated[str | None, d.QUEUE] = None,
     priority: Annotated[int | None, d.PRIORITY] = None,
     env: Annotated[list[str] | None, d.ENV] = None,
@@ -186,6 +196,10 @@ def _names(texts: list[str]) -> list[str]:
     return [d.variable("env-from", text) for text in texts]
 
 
+def _patterns(texts: list[str]) -> list[str]:
+    return [d.pattern(text) for text in texts]
+
+
 def _args(text: str) -> dict[str, Any]:
     return parse_object(text, field="args")
 
@@ -201,6 +215,8 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "env_from": _names,
     "tag": _tags,
     "exclude": d.calendars,
+    "redact": _patterns,
+    "heartbeat_url": d.check_heartbeat_url,
     "overlap": _word,
     "catch_up": _word,
     "dst_gap": _word,

@@ -33,7 +33,7 @@ from pgcron_runner.cli.output import (
 )
 from pgcron_runner.cli.runs import RUN_COLUMNS, run_row
 from pgcron_runner.cli.session import with_database
-from pgcron_runner.cli.upcoming import next_run_at, parse_rule, print_slots, rule_of, slots_of
+from pgcron_runner.cli.upcoming import in_words, next_run_at, parse_rule, print_slots, rule_of, slots_of
 from pgcron_runner.durations import format_duration
 from pgcron_runner.errors import NotFound
 from pgcron_runner.explain import Circumstances
@@ -237,6 +237,7 @@ _USUAL: dict[str, Any] = {
     "env_from": [],
     "history": "all",
     "tags": [],
+    "redact": [],
     "dst_gap": "run_after",
     "dst_repeat": "first",
     "queued": 0,
@@ -271,6 +272,8 @@ def _facts(job: Job, now: datetime) -> list[tuple[str, Cell]]:
         if field.name in _RETRY_ONLY and job.max_attempts == 1:
             continue
         facts.append((field.name, show_value(value, zone)))
+        if field.name == "schedule" and (words := in_words(rule_of(job))):
+            facts.append(("in words", words))
     facts.append(("id", str(job.id)))
     facts.append(("created_at", f"{local(job.created_at, zone)}  {utc(job.created_at)}"))
     facts.append(("updated_at", f"{local(job.updated_at, zone)}  {utc(job.updated_at)}"))

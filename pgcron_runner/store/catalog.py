@@ -6,7 +6,7 @@ It decides nothing, and duties never use it: what it reads may be old by the tim
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
@@ -58,6 +58,11 @@ class NewJob:
     dst_gap: str
     dst_repeat: str
     exclude: list[str]
+    late_after: timedelta | None = None
+    long_after: timedelta | None = None
+    pause_after: int | None = None
+    redact: list[str] = field(default_factory=list)
+    heartbeat_url: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +128,10 @@ class Job:
     working_dir: str | None
     late_after: timedelta | None
     long_after: timedelta | None
+    pause_after: int | None
+    paused_reason: str | None
+    redact: list[str]
+    heartbeat_url: str | None
     history: str
     keep_for: timedelta | None
     muted_until: datetime | None

@@ -10,6 +10,7 @@ update pgcron.jobs
        retry_max_delay = %(retry_max_delay)s, memory_limit_mb = %(memory_limit_mb)s,
        output_limit_kb = %(output_limit_kb)s, env = %(env)s::jsonb, env_from = %(env_from)s::text[],
        working_dir = %(working_dir)s, keep_for = %(keep_for)s, tags = %(tags)s::text[], dst_gap = %(dst_gap)s,
-       dst_repeat = %(dst_repeat)s
+       dst_repeat = %(dst_repeat)s, late_after = %(late_after)s, long_after = %(long_after)s,
+       pause_after = %(pause_after)s, redact = %(redact)s::text[], heartbeat_url = %(heartbeat_url)s
  where id = %(id)s and updated_at = %(read_at)s
 returning anchored_at

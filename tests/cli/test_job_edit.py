@@ -165,3 +165,26 @@ def test_job_next_draws_from_the_name(cli: Cli, database: Database) -> None:
     add_job(database, "a", schedule="H H * * *")
     add_job(database, "b", schedule="H H * * *")
     assert cli("job", "next", "a", "--json").json != cli("job", "next", "b", "--json").json
+
+
+def test_who_is_to_know_can_be_said_changed_and_forgotten(cli: Cli, database: Database) -> None:
+    made = cli(
+        "job", "add", "watched", "--schedule", "@daily", "--timezone", "UTC", "--sql", "select 1", "--late-after",
+        "10m", "--long-after", "1h", "--pause-after", "5", "--redact", "password=[^ ]+", "--heartbeat-url", "env:PING",
+    )  # fmt: skip
+    assert made.code == 0, made.err
+    columns = (
+        "select late_after, long_after, pause_after, redact, heartbeat_url from pgcron.jobs where name = 'watched'"
+    )
+    [(late, long, pause, redact, url)] = database.rows(columns)
+    assert (late.seconds, long.seconds, pause, redact, url) == (600, 3600, 5, ["password=[^ ]+"], "env:PING")
+    changed = cli("job", "edit", "watched", "--late-after", "5m", "--clear", "redact", "--clear", "heartbeat-url")
+    assert changed.code == 0, changed.err
+    [(late, _, pause, redact, url)] = database.rows(columns)
+    assert (late.seconds, pause, redact, url) == (300, 5, [], None)
+    for option, value, words in (
+        ("--redact", "(", "redact: '(' is not a regular expression"),
+        ("--heartbeat-url", "ftp://x", "heartbeat-url: 'ftp://x' is no http address, and no reference to one"),
+    ):
+        refused = cli("job", "edit", "watched", option, value)
+        assert (refused.code, words in refused.err) == (2, True), refused.err
