@@ -20,7 +20,7 @@ from pgcron_runner.execution.output import OutputBuffer
 from pgcron_runner.execution.processes import Command, ExitStatus, Guard
 from pgcron_runner.execution.stop import Stop
 from pgcron_runner.model import Status, StopReason
-from tests.execution.escapes import ENV, ESCAPES, exists, living
+from tests.execution.escapes import ENV, ESCAPES, STORM, exists, living
 from tests.execution.guarded import ON_LINUX, eventually, launch
 from tests.execution.shell_runs import run
 
@@ -193,21 +193,6 @@ async def test_a_command_is_killed_also_while_its_guard_is_stopped(guard: Guard,
         Status.FAILED,
         "it was killed, but its guard did not tell how it ended",
     )
-
-
-# Forks and ends every two milliseconds, each time in a new session; ten of them stay. It lasts for a minute at most.
-STORM = """
-import os, sys, time
-until = time.monotonic() + 60
-for born in range(1 << 30):
-    time.sleep(0.002)
-    if os.fork():
-        time.sleep(60 if born < 10 else 0)
-        os._exit(0)
-    if time.monotonic() > until:
-        os._exit(0)
-    os.setsid()
-"""
 
 
 @ON_LINUX
