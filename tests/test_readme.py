@@ -73,7 +73,7 @@ def test_every_command_works_in_the_order_of_the_page(
         else:
             run(command, environment, tmp_path)
     names = {row[0] for row in database.rows("select name from pgcron.jobs")}
-    assert names == {"clean-up", "backup", "report"}
+    assert names == {"clean-up", "backup", "report", "warm-cache"}
 
 
 def test_every_sql_block_works(database: Database) -> None:
@@ -89,7 +89,8 @@ def test_every_column_and_option_that_is_named_exists(environment: dict[str, str
         run(f"pgcron-runner {command} --help", environment, tmp_path)
         for command in (
             *("worker", "job add", "job edit", "job pause", "job resume", "next", "backfill", "calendar days"),
-            *("runs list", "runs show", "migrate", "dev", "demo"),
+            *("runs list", "runs show", "runs logs", "migrate", "dev", "demo", "chain add", "route add", "mute"),
+            *("step next",),
         )
     )
     options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README)) - {"--dry-run", "--all"}
