@@ -5,11 +5,10 @@ from __future__ import annotations
 import copy
 import json
 import threading
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Self
 
 from pgcron_runner.execution.live import Live
 from pgcron_runner.execution.result import storable_result
@@ -20,9 +19,12 @@ from pgcron_runner.running import CONTEXT
 
 
 class InsideRun:
-    """The run of one function: see running.Context. Its methods are called in any thread."""
+    """The run of one function: see running.Context. Its methods are called in any thread.
 
-    __slots__ = ("_live", "_lock", "_next_runs", "_result", "_stop", "_task")
+    Within it `pgcron_runner.run` is this run: for the current asyncio task, and for what is given its context.
+    """
+
+    __slots__ = ("_live", "_lock", "_next_runs", "_result", "_stop", "_task", "_token")
 
     def __init__(self, task: Task, stop: Stop, live: Live) -> None:
         self._task = task
@@ -31,6 +33,14 @@ class InsideRun:
         self._lock = threading.Lock()
         self._next_runs: tuple[NextRun, ...] = ()
         self._result: Any = None
+
+    def __enter__(self) -> Self:
+        # Not a generator: small work in the worker is to be cheap.
+        self._token = CONTEXT.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        CONTEXT.reset(self._token)
 
     @property
     def id(self) -> int:
@@ -89,14 +99,3 @@ class InsideRun:
             return outcome
         said = {"progress": self._live.progress, "state": self._live.state, "next_runs": self._next_runs}
         return replace(outcome, **said)
-
-
-@contextmanager
-def inside_run(task: Task, stop: Stop, live: Live) -> Iterator[InsideRun]:
-    """Within it `pgcron_runner.run` is this run: for the current asyncio task, and for what is given its context."""
-    inside = InsideRun(task, stop, live)
-    token = CONTEXT.set(inside)
-    try:
-        yield inside
-    finally:
-        CONTEXT.reset(token)

@@ -24,7 +24,7 @@ from typing import Any
 from pgcron_runner.execution import child
 from pgcron_runner.execution.accounts import BadAccountError
 from pgcron_runner.execution.exits import Exited, contain_exits, in_job
-from pgcron_runner.execution.inside import inside_run
+from pgcron_runner.execution.inside import InsideRun
 from pgcron_runner.execution.live import Live
 from pgcron_runner.execution.output import storable
 from pgcron_runner.execution.processes import Command, Guard
@@ -75,7 +75,7 @@ class PythonRunner:
             case "process" | "fresh":
                 return await self._in_child(task, stop, live, fresh=isolation == "fresh")
             case "thread":
-                with inside_run(task, stop, live) as inside:
+                with InsideRun(task, stop, live) as inside:
                     return inside.finish(await self._in_worker(task, keywords, stop))
             case _:
                 words = f'args.isolation is {isolation!r}, not "process", "fresh" or "thread"'

@@ -197,6 +197,14 @@ async def test_an_environment_of_any_size_arrives(runner: PythonRunner) -> None:
     assert {name: text for name, text in outcome.result.items() if name.startswith("BIG")} == env
 
 
+async def test_what_is_secret_in_its_environment_is_in_no_listing_and_on_no_disk(runner: PythonRunner) -> None:
+    outcome = await call(runner, "all_that_others_can_read", env={"TOKEN": "s3cr3t-1"})
+    assert outcome.result["own"] == "s3cr3t-1", outcome.error
+    assert "zygote.py" in outcome.result["others"]
+    assert '"target"' in outcome.result["others"]
+    assert "s3cr3t" not in outcome.result["others"]
+
+
 # What was imported
 
 
