@@ -95,6 +95,7 @@ def _encoding(connection: Connection) -> str:
     return "utf-8" if encoding == "ascii" else encoding
 
 
+_BOOL, _VOID = 16, 2278
 # Types whose text is JSON already.
 _JSON_TYPES = {20, 21, 23, 114, 3802}
 
@@ -102,13 +103,13 @@ _JSON_TYPES = {20, 21, 23, 114, 3802}
 def _value_of(result: PGresult, encoding: str, most_bytes: int) -> tuple[Any, str | None]:
     """The first value of a row, and why it was not kept."""
     raw = result.get_value(0, 0) if result.nfields else None
-    if raw is None:
+    if raw is None or result.ftype(0) == _VOID:
         return None, None
     if len(raw) > most_bytes:
         return None, f"it has {len(raw):,} bytes, more than {most_bytes:,}"
     text = raw.decode(encoding, errors="replace")
     match result.ftype(0):
-        case 16:
+        case kind if kind == _BOOL:
             return text == "t", None
         case kind if kind in _JSON_TYPES:
             try:

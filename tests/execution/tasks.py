@@ -114,9 +114,11 @@ async def someone_waits(database: Database) -> int:
 
 
 @asynccontextmanager
-async def running(run: Run, task: Task, stop: Stop | None = None) -> AsyncIterator[asyncio.Task[Outcome]]:
+async def running(
+    run: Run, task: Task, stop: Stop | None = None, live: Live | None = None
+) -> AsyncIterator[asyncio.Task[Outcome]]:
     """The run, going on beside the block; the block awaits it, or it is cancelled."""
-    going = asyncio.ensure_future(run(task, stop or Stop(), Live()))
+    going = asyncio.ensure_future(run(task, stop or Stop(), live or Live()))
     try:
         yield going
     finally:

@@ -31,7 +31,6 @@ from tests.execution.tasks import (
     text_of,
     value_of,
 )
-from tests.statements.builders import WORKER
 from tests.support.databases import Database, new_database
 from tests.support.waiting import eventually
 

@@ -76,6 +76,7 @@ VALUES: list[tuple[str, object]] = [
     ("""select '{"a": [1, null, "x"]}'::jsonb""", {"a": [1, None, "x"]}),
     ("select null", None),
     ("select where false", None),
+    ("select pg_sleep(0); select 9", 9),
     ("select 7 where false; select 8", 8),
     ("select null; select 8; select 9", 8),
     ("create table t (); select 5, 6 union all select 7, 8", 5),
