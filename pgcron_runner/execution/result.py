@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from pgcron_runner.errors import PgcronError
@@ -10,6 +11,12 @@ from pgcron_runner.execution.output import storable
 from pgcron_runner.running import MOST_BYTES
 
 __all__ = ["MOST_BYTES", "BadResultError", "storable_result"]
+
+
+# Postgres gives up at some 12,000, and with it the statement that records a whole batch.
+_DEEPEST = 500
+# A text is one piece, so that brackets in it do not count.
+_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 
 
 class BadResultError(PgcronError):
@@ -30,8 +37,24 @@ def storable_result(value: Any) -> Any:
         raise BadResultError(f"JSON cannot hold it: {storable(str(error))}") from error
     if len(text) > MOST_BYTES:
         raise BadResultError(f"it is larger than {MOST_BYTES:,} bytes")
+    if _depth(text) > _DEEPEST:
+        raise BadResultError(f"it is nested more than {_DEEPEST} levels deep")
     # NUL and half a surrogate pair are written as escapes, like all that is not ASCII.
     return _cleaned(copy) if "\\u" in text else copy
+
+
+def _depth(text: str) -> int:
+    """How deep JSON is nested."""
+    if text.count("[") + text.count("{") <= _DEEPEST:
+        return 0
+    depth = deepest = 0
+    for bracket in _BRACKETS.findall(text):
+        if bracket in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif bracket in "]}":
+            depth -= 1
+    return deepest
 
 
 def _cleaned(value: Any) -> Any:
