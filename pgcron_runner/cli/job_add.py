@@ -169,10 +169,10 @@ def _insert(job: NewJob, dsn: str | None, zone: ZoneInfo, *, as_json: bool) -> N
     if as_json:
         print_json({"id": job_id, "name": job.name, "next_times": [slot.at for slot in slots]})
     else:
-        say(f"Added job {clean(job.name)} (id {job_id}).")
+        words = in_words(rule)
+        when = f": {words[0].lower()}{words[1:]}" if words else ""
+        say(f"Added job {clean(job.name)} (id {job_id}){when}.")
     if slots and not as_json:
-        if words := in_words(rule):
-            say(words)
         print_slots(slots, zone, anchored_at)
     remarks = (
         d.remark_on(job.kind, job.command),

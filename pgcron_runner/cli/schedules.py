@@ -16,8 +16,8 @@ from pgcron_runner.cli.options import (
     required_timezone,
     timezone_option,
 )
-from pgcron_runner.cli.output import instant, note, print_json, zone_of
-from pgcron_runner.cli.upcoming import Rule, next_slots, print_slots
+from pgcron_runner.cli.output import instant, note, print_json, say, zone_of
+from pgcron_runner.cli.upcoming import Rule, in_words, next_slots, print_slots
 from pgcron_runner.durations import format_duration
 from pgcron_runner.model import DstGap, DstRepeat
 from pgcron_runner.schedule import Schedule, parse_schedule, zone_note
@@ -67,6 +67,8 @@ def next_times(
     if as_json:
         print_json([instant(slot.at) for slot in slots])
     elif slots:
+        if words := in_words(rule):
+            say(f"{words}.")
         print_slots(slots, zone, now)
     for remark in (zone_note(zone_name), _why_fewer(schedule, len(slots), count)):
         if remark:

@@ -106,6 +106,14 @@ def print_slots(slots: Sequence[Slot], zone: ZoneInfo, now: datetime) -> None:
     print_table([*own, Column("UTC"), Column("WHEN"), *changes, *skipped], rows)
 
 
+def in_words(rule: Rule) -> str | None:
+    """`At 09:00, Monday to Friday`; None where few words do not say all of it, or the rule cannot be read."""
+    try:
+        return parse_rule(rule).in_words()
+    except InvalidInput:
+        return None
+
+
 def parse_rule(rule: Rule) -> Schedule:
     """Raises InvalidInput."""
     return _parse(rule, rule.dst_gap)

@@ -21,6 +21,7 @@ from pgcron_runner.schedule.instants import CronInstants
 from pgcron_runner.schedule.intervals import Every, Instants, Once
 from pgcron_runner.schedule.slots import DAY, CronLine
 from pgcron_runner.schedule.timeline import EPOCH, FIRST_YEAR, LAST_YEAR, Timeline
+from pgcron_runner.schedule.words import line_in_words
 from pgcron_runner.schedule.zones import check_timezone
 
 _SECOND: Final = timedelta(seconds=1)
@@ -83,6 +84,13 @@ class Schedule:
         """
         second = (occurrence - EPOCH) // _SECOND
         return all(source.is_fixed(second) for source in self.sources if source.first_from(second) == second)
+
+    def in_words(self) -> str | None:
+        """What the wall shows when it is due, such as `At 09:00, Monday to Friday`; None: few words do not say it."""
+        match self.sources:
+            case (CronInstants(lines=(line,)),):
+                return line_in_words(line)
+        return None
 
     def _walk(self, start: int, end: int) -> Iterator[int]:
         if len(self.sources) == 1:

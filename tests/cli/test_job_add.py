@@ -23,7 +23,7 @@ def test_it_prints_the_name_the_id_and_the_next_three_times(cli: Cli, database: 
     result = cli("job", "add", "nightly", *ADD, "--sql", "select 1")
     assert (result.code, result.err) == (0, "")
     job_id = database.value("select id from pgcron.jobs where name = 'nightly'")
-    assert result.lines[0] == f"Added job nightly (id {job_id})."
+    assert result.lines[0] == f"Added job nightly (id {job_id}): at 03:00."
     assert result.lines[1].split() == ["Europe/Berlin", "UTC", "WHEN"]
     assert len(result.lines) == 5
     for line in result.lines[2:]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -156,6 +157,13 @@ def test_show_tells_a_problem_and_a_job_that_has_not_run(cli: Cli, database: Dat
     facts, _, rest = cli("job", "show", "broken").out.partition("\n\n")
     assert dict(line.split(maxsplit=1) for line in facts.splitlines())["problem"] == "schedule: no"
     assert rest == "Last runs\nIt has not run yet.\n"
+
+
+def test_show_says_a_schedule_in_words_where_few_say_all(cli: Cli, database: Database) -> None:
+    add_planned_job(database, "plain", next_run_at=SOON, schedule="0 9 * * mon-fri")
+    add_planned_job(database, "odd", next_run_at=SOON, schedule="*/7 * * * *")
+    assert re.search(r"^in words +At 09:00, Monday to Friday$", cli("job", "show", "plain").out, re.MULTILINE)
+    assert "in words" not in cli("job", "show", "odd").out
 
 
 # ---------------------------------------------------------------------------------------- pause and resume
