@@ -1,9 +1,11 @@
 """Python jobs: `package.module:function` with the job's `args` as keywords.
 
-By default in a process of its own under the guard, which can be stopped and leaves nothing behind. With
-`"isolation": "thread"` in the worker itself: coroutine functions on its loop, others in threads. A thread cannot be
-stopped from outside, nor can a coroutine that swallows its cancellation: such a run stays `running`, and its job
-locked, until the function returns. And what ends a process (os._exit, a segmentation fault) ends the worker there.
+By default in a process of its own under the guard, which can be stopped and leaves nothing behind: a fork of a process
+that has imported already what most need (zygote.py), or with `"isolation": "fresh"` an interpreter that was started for
+it alone. With `"isolation": "thread"` in the worker itself: coroutine functions on its loop, others in threads. A
+thread cannot be stopped from outside, nor can a coroutine that swallows its cancellation: such a run stays `running`,
+and its job locked, until the function returns. And what ends a process (os._exit, a segmentation fault) ends the worker
+there.
 """
 
 from __future__ import annotations

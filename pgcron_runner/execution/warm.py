@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from pgcron_runner.errors import GuardLost, PgcronError
-from pgcron_runner.execution import zygote as program
 from pgcron_runner.execution.commands import launch_error, launch_frame
 from pgcron_runner.execution.output import OutputBuffer
 from pgcron_runner.execution.processes import Command, Guard, LaunchError, Process
@@ -30,6 +29,8 @@ log = get_logger(__name__)
 
 T = TypeVar("T")
 
+# Not imported: the worker has no use for what it needs.
+_PROGRAM = str(Path(__file__).with_name("zygote.py"))
 _START_TIMEOUT = 60.0
 _FORK_TIMEOUT = 10.0
 # After a failure runs start cold for a while, before it is tried again.
@@ -159,7 +160,7 @@ class _Zygote:
                 listener.setblocking(False)
                 listener.bind(address)
                 listener.listen(1)
-                command = Command((sys.executable, "-P", "-u", program.__file__, address), environment)
+                command = Command((sys.executable, "-P", "-u", _PROGRAM, address), environment)
                 process = await guard.launch(command, OutputBuffer(_OUTPUT_BYTES))
                 try:
                     line, memory = await _meet(process, listener, preload)

@@ -261,11 +261,11 @@ def _tidy_up(*, before: frozenset[str]) -> None:
 
 def _flush_files() -> None:
     """All open ones of the job's; of the zygote only those that everybody prints to."""
-    for thing in (*gc.get_objects(), sys.stdout, sys.stderr):
-        # Not isinstance(), which asks the object itself: a proxy might do anything.
-        if issubclass(type(thing), io.IOBase):
-            with contextlib.suppress(Exception):
-                thing.flush()
+    # Not isinstance(), which asks the object itself: a proxy might do anything.
+    files = [thing for thing in gc.get_objects() if issubclass(type(thing), io.IOBase)]
+    for file in (*files, sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            file.flush()
 
 
 def _forget_modules(before: frozenset[str]) -> None:
@@ -289,9 +289,7 @@ def _own_memory() -> int:
 
 def _thread_names() -> str:
     names = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
-    return (
-        ", ".join(names) or "of a library, such as OpenBLAS (OPENBLAS_NUM_THREADS=1 in the worker's environment helps)"
-    )
+    return ", ".join(names) or "those of a library in C (OPENBLAS_NUM_THREADS=1 for the worker keeps numpy from it)"
 
 
 def _load_child() -> ModuleType:
