@@ -86,15 +86,18 @@ class Attempt:
         )
 
     def wait_until_up(self) -> int:
-        """Until the job has started all its descendants; how many there are."""
-        try:
-            eventually(
-                lambda: len(marked(self.marker)) > len(ESCAPES), PATIENCE, message="the job has started them all"
-            )
-        except AssertionError as error:
-            error.add_note(self.worker.log())
-            raise
-        return len(marked(self.marker))
+        """Until the job has started all its descendants; how many there are. 0: it was lost before there was a fault."""
+
+        def is_up() -> int:
+            return len(marked(self.marker)) if len(marked(self.marker)) > len(ESCAPES) else 0
+
+        eventually(lambda: is_up() or self._is_lost(), PATIENCE, message="the job has started them all")
+        return 0 if self._is_lost() else is_up()
+
+    def _is_lost(self) -> bool:
+        # A lease of two seconds is short for a machine that has other things to do.
+        query = "select status not in ('queued', 'running') from pgcron.runs where job_name = %s"
+        return self._connection.execute(query, [self._queue]).fetchone() == (True,)
 
     @property
     def guard_pid(self) -> int:
@@ -167,16 +170,17 @@ def command(marker: str) -> str:
 
 
 def run_trial(database: Database, cause: Cause, folder: Path) -> Trial:
-    """One worker, one run, one fault."""
+    """One worker, one run, one fault; begun again where the run is lost before the fault."""
     with Proxy(("127.0.0.1", database.server.port)) as proxy:
-        attempt = Attempt(database, proxy, folder)
-        try:
-            started = attempt.wait_until_up()
-            ends_at = cause(attempt)
-            last_seen = watch(attempt.marker)
-            return Trial(started, last_seen - ends_at(), len(marked(attempt.marker)))
-        finally:
-            attempt.close()
+        while True:
+            attempt = Attempt(database, proxy, folder)
+            try:
+                if started := attempt.wait_until_up():
+                    ends_at = cause(attempt)
+                    last_seen = watch(attempt.marker)
+                    return Trial(started, last_seen - ends_at(), len(marked(attempt.marker)))
+            finally:
+                attempt.close()
 
 
 def watch(marker: str) -> float:
