@@ -13,7 +13,15 @@ from pgcron_runner.database.failures import (
     explain,
     is_connection_lost,
 )
-from pgcron_runner.database.foreign import Notice, Results, execute_at_once, in_transaction, is_at_rest, run_alone
+from pgcron_runner.database.foreign import (
+    Notice,
+    Results,
+    execute_at_once,
+    in_transaction,
+    is_at_rest,
+    run_alone,
+    speak_utf8,
+)
 
 __all__ = [
     "Connection",
@@ -35,4 +43,5 @@ __all__ = [
     "resolve_dsn",
     "run_alone",
     "session_settings",
+    "speak_utf8",
 ]

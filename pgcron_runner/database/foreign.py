@@ -146,6 +146,12 @@ async def execute_at_once(connection: Connection, statements: bytes, parameters:
             return row
 
 
+async def speak_utf8(connection: Connection) -> None:
+    """Undoes another encoding that a job has set; it may be one that the driver does not know."""
+    if connection.pgconn.parameter_status(b"client_encoding") != b"UTF8":
+        await run_alone(connection, "set client_encoding to 'UTF8'", most_bytes=0)
+
+
 def is_at_rest(connection: Connection) -> bool:
     """True where no statement is on its way and no transaction is open. Asks no server."""
     return connection.info.transaction_status is pq.TransactionStatus.IDLE

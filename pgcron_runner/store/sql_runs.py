@@ -8,7 +8,7 @@ from hashlib import blake2b
 from typing import Any
 from uuid import UUID
 
-from pgcron_runner.database import Connection, DivisionByZero, execute_at_once
+from pgcron_runner.database import Connection, DivisionByZero, execute_at_once, speak_utf8
 from pgcron_runner.model import Outcome, Output, Status, Task
 from pgcron_runner.statements import query
 from pgcron_runner.store.runs import as_json
@@ -102,6 +102,7 @@ async def open_autocommit_run(connection: Connection, worker_id: UUID, task: Tas
 
 async def read_sql_steps(connection: Connection) -> SqlSteps:
     """What the job has saved and asked for, on its own session after its last statement."""
+    await speak_utf8(connection)
     return SqlSteps(*await execute_at_once(connection, query("read_sql_steps"), {}))
 
 

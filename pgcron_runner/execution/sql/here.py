@@ -17,7 +17,7 @@ from pgcron_runner.database import (
     DataError,
     Purpose,
     in_transaction,
-    run_alone,
+    speak_utf8,
 )
 from pgcron_runner.errors import DatabaseRefused
 from pgcron_runner.execution.sql.way import LOCK_IS_HELD, RETRY_PAUSE, begin_with_lock
@@ -27,6 +27,7 @@ from pgcron_runner.store import runs, sql_runs
 from pgcron_runner.store.sql_runs import OpenedSqlRun
 
 _READ_ONLY = "25006"
+_NOT_ITS_RECORD = "the command ended its own transaction, or changed the row of its own run; it was rolled back"
 _RECORD_IS_A_WRITE = "a read-only transaction cannot record that the job succeeded"
 
 
@@ -83,9 +84,7 @@ class Here:
 
     async def _undo_settings(self, connection: Connection) -> None:
         """What the job has set for itself and would be in the way of the record."""
-        if connection.info.parameter_status("client_encoding") != "UTF8":
-            # Not by way of a cursor: there are encodings that the driver does not know.
-            await run_alone(connection, "set local client_encoding to 'UTF8'", most_bytes=0)
+        await speak_utf8(connection)
         if "timeout" in self._task.command.lower():
             await sql_runs.lift_timeouts(connection)
 
@@ -97,7 +96,7 @@ class Here:
         await connection.execute("rollback")
         # Not recorded by anybody, since our own transaction was rolled back.
         ours = await runs.read_own_runs(connection, self._worker_id, [run_id])
-        return work.failed(reason=ENDED_ITS_TRANSACTION) if run_id in ours else TAKEN_OVER
+        return work.failed(reason=_NOT_ITS_RECORD) if run_id in ours else TAKEN_OVER
 
     def refused(self, error: DatabaseError) -> Outcome:
         # Nothing was committed: the transaction ended with its session.
