@@ -86,7 +86,7 @@ class Attempt:
         )
 
     def wait_until_up(self) -> int:
-        """Until the job has started all its descendants; how many there are. 0: it was lost before there was a fault."""
+        """Until the job has started all its descendants; how many there are. 0: the run was lost before the fault."""
 
         def is_up() -> int:
             return len(marked(self.marker)) if len(marked(self.marker)) > len(ESCAPES) else 0

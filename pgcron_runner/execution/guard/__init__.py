@@ -18,6 +18,10 @@ environment: the guard is a child subreaper, so every orphan becomes its child; 
 its own soft limit RLIMIT_LOCKS, which no kernel since 2.4.25 enforces, to a number of that launch. The limit
 is inherited over fork, setsid and exec, anyone may read it in /proc/<pid>/limits, and nothing but `ulimit -x`
 or a PAM login changes it. (An environment marker would be hidden by `env -i`, setproctitle and setuid
-programs.) Parents and sessions do for the rest. macOS has no subreapers: there a process that left both its
-parent and its session is not found.
+programs.) Parents and sessions do for the rest. macOS has no subreapers, no marks and no /proc: there a process that
+left both its parent and its group is not found, nothing is adopted, and memory limits are not watched.
+
+What no guard kills: work that was handed to another daemon (docker, at, systemd-run) or host, programs of other users
+where the worker is not root (they are named in the run's outcome), and all of it if worker and guard are both stopped or
+killed at the same moment: there the service manager's own limits must do (systemd: KillMode=control-group).
 """
