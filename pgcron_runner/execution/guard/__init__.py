@@ -22,6 +22,6 @@ programs.) Parents and sessions do for the rest. macOS has no subreapers, no mar
 left both its parent and its group is not found, nothing is adopted, and memory limits are not watched.
 
 What no guard kills: work that was handed to another daemon (docker, at, systemd-run) or host, programs of other users
-where the worker is not root (they are named in the run's outcome), and all of it if worker and guard are both stopped or
-killed at the same moment: there the service manager's own limits must do (systemd: KillMode=control-group).
+where the worker is not root (they are named in the run's outcome), and all of it if worker and guard are both stopped
+or killed at the same moment: there the service manager must do it (systemd: KillMode=control-group).
 """
