@@ -58,7 +58,7 @@ class Dispatch:
         """Fires batch after batch and claims at once what came of each; returns how many jobs and runs were moved."""
         done, more = 0, self._agenda.may_fire(steady=self._standing().clock.steady)
         while more and self._may_begin():
-            fired = await self._fire.step()
+            fired = await self._fire.step(clock=self._standing().clock)
             for lane in self._agenda.in_turn(fired.lanes):
                 done += await self._claim_lane(lane)
             done, more = done + fired.jobs, fired.more

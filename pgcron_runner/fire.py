@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from pgcron_runner.clock import boottime
+from pgcron_runner.database import Connection
 from pgcron_runner.decisions import Lane
+from pgcron_runner.leases import ClockWatch
 from pgcron_runner.logs import get_logger
 from pgcron_runner.model import DueJob
 from pgcron_runner.planning import Plan, plan_job
@@ -34,18 +37,29 @@ class Fire:
         self._session = session
         self._zone_data = zone_data or zone_data_version()
 
-    async def step(self, *, limit: int = BATCH, now: datetime | None = None) -> Fired:
-        """One batch in one transaction: lock, plan, write, move on."""
-        async with self._session.use() as connection, connection.transaction():
-            due = await jobs.lock_due_jobs(connection, zone_data=self._zone_data, limit=limit, now=now)
-            if not due:
-                return Fired(0, frozenset(), more=False)
-            plans = [_plan(job, clock) for job, clock in due]
-            lanes = await jobs.insert_planned_runs(connection, plans, now=now)
-            replaced = [run_id for plan in plans for run_id in plan.replace]
-            if replaced:
-                await jobs.request_replacement(connection, replaced)
-            await jobs.move_jobs_on(connection, plans, zone_data=self._zone_data, now=now)
+    async def step(self, *, limit: int = BATCH, clock: ClockWatch | None = None, now: datetime | None = None) -> Fired:
+        """One batch in one transaction: lock, plan, write, move on.
+
+        Nothing where the time that it would plan by has stepped since `clock`, what heartbeats know of the database's
+        clock: most of a step's length would be missed at once, and no heartbeat may have seen the step yet.
+        """
+        async with self._session.use() as connection:
+            sent_at = boottime()
+            async with connection.transaction():
+                due = await jobs.lock_due_jobs(connection, zone_data=self._zone_data, limit=limit, now=now)
+                if not due or (clock is not None and not clock.observe(due[0][1], sent_at, boottime()).steady):
+                    return Fired(0, frozenset(), more=False)
+                return await self._move_on(connection, due, limit, now)
+
+    async def _move_on(
+        self, connection: Connection, due: list[tuple[DueJob, datetime]], limit: int, now: datetime | None
+    ) -> Fired:
+        plans = [_plan(job, clock) for job, clock in due]
+        lanes = await jobs.insert_planned_runs(connection, plans, now=now)
+        replaced = [run_id for plan in plans for run_id in plan.replace]
+        if replaced:
+            await jobs.request_replacement(connection, replaced)
+        await jobs.move_jobs_on(connection, plans, zone_data=self._zone_data, now=now)
         return Fired(len(due), frozenset(lanes), more=len(due) == limit)
 
 
