@@ -295,10 +295,10 @@ async def read_job(connection: Connection, name: str) -> Job | None:
 
 
 async def pause_job(
-    connection: Connection, name: str, *, until: datetime | None, now: datetime | None = None
+    connection: Connection, name: str, *, until: datetime | None
 ) -> tuple[bool, datetime | None] | None:
     """Pauses a job until an instant, or disables it; enabled and paused_until as they are then. None: no such job."""
-    cursor = await connection.execute(query("pause_job"), {"name": name, "until": until, "now": now})
+    cursor = await connection.execute(query("pause_job"), {"name": name, "until": until})
     row = await cursor.fetchone()
     return None if row is None else (row[0], row[1])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, LiteralString
 
 import pytest
 
@@ -79,6 +79,40 @@ def test_a_pause_that_was_changed_is_made_up_for_from_its_beginning(
     assert (made_up["queued"], made_up["skipped"], made_up["missed"]) == (1, 0, 4)
     since, until = (datetime.fromisoformat(made_up[name]) for name in ("since", "until"))
     assert timedelta(hours=5) - MINUTE < until - since < timedelta(hours=5) + MINUTE
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "paused_until = '2101-01-01Z'",
+        "paused_until = now() + interval '1 hour'",
+        "enabled = false",
+        "enabled = false, paused_until = null",
+    ],
+)
+def test_a_pause_that_was_changed_by_hand_is_the_same_one_too(
+    change: LiteralString, cli: Cli, database: Database
+) -> None:
+    hourly(database)
+    database.execute("update pgcron.jobs set paused_until = '2100-01-01Z'")
+    database.execute(BEGAN)
+    database.execute("update pgcron.jobs set " + change)
+    fire(database)
+    cli("job", "resume", "job", "--catch-up")
+    assert what_is_there(database) == [("missed", 1, 4), ("queued", 1, 1)]
+
+
+@pytest.mark.parametrize(
+    "end", ["paused_until = null", "paused_until = now()", "paused_until = '2100-01-01Z', schedule = '1 * * * *'"]
+)
+def test_the_end_of_a_pause_by_hand_and_an_edit_begin_anew(end: LiteralString, cli: Cli, database: Database) -> None:
+    hourly(database)
+    database.execute("update pgcron.jobs set paused_until = '2100-01-01Z'")
+    database.execute(BEGAN)
+    database.execute("update pgcron.jobs set " + end)
+    cli("job", "resume", "job", "--catch-up")
+    fire(database)
+    assert what_is_there(database) == []
 
 
 def test_a_changed_pause_still_starts_from_now_without_catch_up(cli: Cli, database: Database) -> None:
