@@ -8,7 +8,20 @@ from typing import Any
 
 import pytest
 
-from tests.faults.checker import Effect, History, Job, Mark, Run, breaches, changed
+from tests.faults.checker import (
+    Clock,
+    Edition,
+    Effect,
+    History,
+    Hold,
+    Job,
+    Mark,
+    Run,
+    SplitBrain,
+    breaches,
+    changed,
+)
+from tests.faults.checker.nominal import occurrences
 
 BOOTED = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 
@@ -17,8 +30,8 @@ def at(seconds: float) -> datetime:
     return BOOTED + timedelta(seconds=seconds)
 
 
-SHELL = Job("backup", "@every 10s", "UTC", at(0), at(50), max_attempts=2)
-SQL = Job("report", "@every 20s", "UTC", at(0), None, ends_at=at(45))
+SHELL = Job("backup", (Edition("@every 10s", "UTC", at(0), at(50)),), max_attempts=2)
+SQL = Job("report", (Edition("@every 20s", "UTC", at(0), None, ends_at=at(45)),))
 
 
 def run(number: int, second: int, status: str = "succeeded", **columns: Any) -> Run:
@@ -52,7 +65,7 @@ GOOD = History(
     marks=[*marks(1, 10), *marks(2, 20, ended=False), *marks(3, 24)],
     effects=[Effect(5, at(20), at(21)), Effect(6, at(40), at(41))],
     now=at(60),
-    booted_at=BOOTED,
+    clock=Clock(((0.0, BOOTED, True),)),
 )
 
 
@@ -97,7 +110,7 @@ def test_a_good_history_has_no_breach() -> None:
         ),
         pytest.param(
             replace(GOOD, marks=[*GOOD.marks, Mark("backup", 2, "end", 22.5)]),
-            "came to its end, but did not succeed",
+            "came to its end with exit code 0, but did not succeed",
             id="lost although it came to its end",
         ),
         pytest.param(
@@ -139,22 +152,35 @@ def test_a_good_history_has_no_breach() -> None:
         ),
         pytest.param(with_runs(run(1, 10, "running"), without=1), "is left at", id="a run that nobody closed"),
         pytest.param(with_runs(run(1, 10, "queued"), without=1), "is left at", id="a run that nobody began"),
+        pytest.param(
+            replace(GOOD, holds=[Hold("backup", at(9), at(11))]), "while somebody else held its lock", id="an intruder"
+        ),
+        pytest.param(
+            replace(GOOD, calm_from=at(5), late_after=timedelta(seconds=0.05)), "s late", id="late although all is calm"
+        ),
+        pytest.param(replace(GOOD, changes=["run 1 was lost"]), "run 1 was lost", id="a final row that has changed"),
+        pytest.param(replace(GOOD, complaints=["KeyError"]), "KeyError", id="an exception in a log"),
+        pytest.param(
+            replace(GOOD, marks=[*marks(1, 10)[:2], Mark("backup", 1, "end", 12.5, 3), *GOOD.marks[3:]]),
+            "came to its end with exit code 3, but did not fail",
+            id="a failure that is called a success",
+        ),
         pytest.param(replace(GOOD, locks=["job 7"]), "a lock is left: job 7", id="a lock"),
         pytest.param(replace(GOOD, processes=["sh"]), "a process is left: sh", id="a process"),
     ],
 )
 def test_each_planted_fault_is_named(history: History, named: str) -> None:
-    assert any(named in breach for breach in breaches(history)), breaches(history)
+    assert any(named in str(breach) for breach in breaches(history)), breaches(history)
 
 
 def test_a_command_may_end_unrecorded_where_that_is_allowed() -> None:
     late = replace(GOOD, marks=[*GOOD.marks, Mark("backup", 2, "end", 22.5)])
-    assert breaches(late, unrecorded=True) == []
+    assert breaches(replace(late, unrecorded=True)) == []
 
 
 def test_what_allows_overlap_may_overlap() -> None:
     marked = replace(GOOD, marks=[*GOOD.marks, Mark("backup", 1, "alive", 20.3)])
-    assert breaches(replace(marked, jobs=[replace(SHELL, exclusive=False), SQL])) == []
+    assert breaches(replace(marked, jobs=[replace(SHELL, max_running=2), SQL])) == []
 
 
 def test_a_run_that_waits_for_its_time_is_no_breach() -> None:
@@ -169,3 +195,93 @@ def test_a_final_row_that_changes_is_named() -> None:
         "run 1 (backup, 12:00:10, attempt 1, lost) has become run 1 (backup, 12:00:10, attempt 1, succeeded)"
     ]
     assert "nothing" in changed(before, [])[0]
+
+
+# Edits.
+
+
+def test_each_edition_has_its_own_times() -> None:
+    editions = (
+        Edition("@every 10s", "UTC", at(0), at(20)),
+        Edition(None, "UTC", at(22), None),
+        Edition("@every 20s", "UTC", at(25), at(60), not_before=at(45)),
+    )
+    job = Job("backup", editions)
+    history = History([job], [run(1, 10)], at(60), GOOD.clock, marks=marks(1, 10))
+    assert breaches(history) == []
+    for second in (20, 40, 60):
+        assert "was not due" in str(breaches(replace(history, runs=[run(1, 10), run(2, second, "skipped")]))[0])
+
+
+def test_a_loss_is_not_tried_again_while_its_job_is_held() -> None:
+    lonely = replace(with_runs(without=3), marks=GOOD.marks[:5])
+    held = replace(SHELL, halts=((at(22), at(24)),))
+    assert breaches(replace(lonely, jobs=[held, SQL])) == []
+    assert len(breaches(replace(lonely, jobs=[replace(held, halts=((at(24), None),)), SQL]))) == 1
+
+
+# How many at a time.
+
+
+def test_no_more_than_max_running_may_live_at_a_time() -> None:
+    third = [Mark("backup", 1, "alive", 26.3), Mark("backup", 2, "alive", 26.3)]
+    crowded = replace(GOOD, marks=[*GOOD.marks, *third], unrecorded=True)
+    assert breaches(replace(crowded, jobs=[replace(SHELL, max_running=3), SQL])) == []
+    assert breaches(replace(crowded, jobs=[replace(SHELL, max_running=None), SQL])) == []
+    assert breaches(replace(crowded, jobs=[replace(SHELL, fenced=False), SQL])) == []
+    (breach,) = breaches(replace(crowded, jobs=[replace(SHELL, max_running=2), SQL]))
+    assert breach.run_ids == (1, 3)
+
+
+# Clocks that step.
+
+
+def stepped(*steps: tuple[float, float, bool]) -> Clock:
+    return Clock(((0.0, BOOTED, True), *((at_, BOOTED + timedelta(seconds=by), trusted) for at_, by, trusted in steps)))
+
+
+def test_a_row_is_no_evidence_where_the_clock_was_being_stepped() -> None:
+    early = with_runs(run(1, 10, started_at=at(9.9)), without=1)
+    assert len(breaches(replace(early, clock=stepped((40, -1, True))))) == 1
+    assert breaches(replace(early, clock=stepped((11, -1, True), (12, 0, True)))) == []
+
+
+def test_what_begins_by_a_clock_that_has_just_stepped_is_early_and_by_one_that_stays_is_not() -> None:
+    hasty = replace(GOOD, marks=[*marks(1, 4), *GOOD.marks[3:]])
+    assert "before its time" in str(breaches(hasty)[0])
+    assert breaches(replace(hasty, clock=stepped((2, 7, True), (6, 0, True)))) == []
+    (breach,) = breaches(replace(hasty, clock=stepped((2, 7, False), (6, 0, True))))
+    assert "a clock that had just stepped" in breach.text
+
+
+# Failovers that forget.
+
+
+def test_what_only_the_old_primary_knew_of_is_not_judged_but_what_was_begun_later_is() -> None:
+    stranger = replace(GOOD, marks=[*GOOD.marks, *marks(99, 55)])
+    assert breaches(replace(stranger, splits=[SplitBrain(54, 56)])) == []
+    assert len(breaches(replace(stranger, splits=[SplitBrain(40, 50)]))) == 1
+
+
+# Nominal times, without the code under test.
+
+
+@pytest.mark.parametrize(
+    ("schedule", "first", "count"),
+    [
+        ("@every 7s", datetime(2026, 1, 5, 12, 0, 1, tzinfo=UTC), 9),
+        ("@every 1m", datetime(2026, 1, 5, 12, 1, tzinfo=UTC), 1),
+        ("@at 2026-01-05T13:00:30", datetime(2026, 1, 5, 12, 0, 30, tzinfo=UTC), 1),
+        ("* * * * *", datetime(2026, 1, 5, 12, 1, tzinfo=UTC), 1),
+        ("*/20 * * * * *", datetime(2026, 1, 5, 12, 0, 20, tzinfo=UTC), 3),
+        ("15,45 * * * * *", datetime(2026, 1, 5, 12, 0, 15, tzinfo=UTC), 2),
+    ],
+)
+def test_nominal_times_by_hand(schedule: str, first: datetime, count: int) -> None:
+    found = list(occurrences(schedule, "Europe/Berlin", at(0), at(60)))
+    assert (found[0], len(found)) == (first, count)
+
+
+@pytest.mark.parametrize("schedule", ["@manual", "@every 10s after finish", "@at 2026-01-05T12:00:30"])
+def test_what_has_no_nominal_time_in_the_window(schedule: str) -> None:
+    assert list(occurrences(schedule, "Europe/Berlin", at(0), at(60))) == []

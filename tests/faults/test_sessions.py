@@ -105,25 +105,10 @@ def test_a_run_that_ends_while_the_locks_are_lost_is_recorded_and_not_called_dro
 # Behind a proxy: the worker's line is cut while the server works on its COMMIT.
 
 
-class Line(Proxy):
-    """A proxy that can also behave as a router that has forgotten its connections."""
-
-    def abandon(self) -> None:
-        """Reset every client, and let the server believe that it is still there."""
-        self._on_loop(self._abandon)
-
-    def _abandon(self) -> None:
-        for near in [side for side in self.sides if side.is_near]:
-            if near.peer is not None:
-                near.peer.peer = None
-                near.peer = None
-            near.reset()
-
-
 @pytest.fixture
-def line(stage: Stage) -> Iterator[Line]:
+def line(stage: Stage) -> Iterator[Proxy]:
     server = stage.database.server
-    with Line(f"{server.socket_dir}/.s.PGSQL.{server.port}") as line:
+    with Proxy(f"{server.socket_dir}/.s.PGSQL.{server.port}") as line:
         yield line
 
 
@@ -140,7 +125,7 @@ def slow_commit_once(stage: Stage, table: str, condition: str) -> None:
     )
 
 
-def cut_in_commit(stage: Stage, line: Line) -> None:
+def cut_in_commit(stage: Stage, line: Proxy) -> None:
     stage.wait_for(
         lambda: stage.database.value("select count(*) from pg_stat_activity where wait_event = 'PgSleep'"),
         "the commit is under way",
@@ -154,7 +139,7 @@ def cut_in_commit(stage: Stage, line: Line) -> None:
     line.resume()
 
 
-def test_a_claim_whose_commit_got_no_answer_is_not_left_running(stage: Stage, line: Line) -> None:
+def test_a_claim_whose_commit_got_no_answer_is_not_left_running(stage: Stage, line: Proxy) -> None:
     slow_commit_once(stage, "pgcron.runs", "new.status = 'running'")
     stage.add_shell("backup")
     stage.open_gate("backup")
@@ -167,7 +152,7 @@ def test_a_claim_whose_commit_got_no_answer_is_not_left_running(stage: Stage, li
     stage.check()
 
 
-def test_an_end_whose_commit_got_no_answer_is_recorded_once_and_not_called_dropped(stage: Stage, line: Line) -> None:
+def test_an_end_whose_commit_got_no_answer_is_recorded_once_and_not_called_dropped(stage: Stage, line: Proxy) -> None:
     slow_commit_once(stage, "pgcron.runs", "new.status = 'succeeded'")
     stage.add_shell("backup")
     worker = stage.ready(lease="12s", dsn=stage.database.dsn_through(line.port))
@@ -183,7 +168,7 @@ def test_an_end_whose_commit_got_no_answer_is_recorded_once_and_not_called_dropp
 
 @pytest.mark.parametrize("committed", [True, False], ids=["committed", "rolled back"])
 def test_a_sql_run_whose_commit_got_no_answer_has_happened_as_its_row_says(
-    committed: bool, stage: Stage, line: Line
+    committed: bool, stage: Stage, line: Proxy
 ) -> None:
     slow_commit_once(stage, "truth.effects", "true")
     stage.add_sql("report")
@@ -204,7 +189,7 @@ def test_a_sql_run_whose_commit_got_no_answer_has_happened_as_its_row_says(
     stage.check()
 
 
-def test_a_cut_that_the_server_does_not_notice_costs_no_run(stage: Stage, line: Line) -> None:
+def test_a_cut_that_the_server_does_not_notice_costs_no_run(stage: Stage, line: Proxy) -> None:
     """The worker's old session still has the lock; that is no other worker's."""
     stage.add_shell("backup")
     worker = stage.ready(lease="12s", dsn=stage.database.dsn_through(line.port))
@@ -219,7 +204,7 @@ def test_a_cut_that_the_server_does_not_notice_costs_no_run(stage: Stage, line: 
     stage.check()
 
 
-def test_what_is_queued_while_the_line_is_cut_is_begun_when_it_is_back(stage: Stage, line: Line) -> None:
+def test_what_is_queued_while_the_line_is_cut_is_begun_when_it_is_back(stage: Stage, line: Proxy) -> None:
     """The hint is lost for ever: the new session must make up for it, not the poll."""
     stage.add_sql("report")
     worker = stage.ready(lease="60s", poll="300s", dsn=stage.database.dsn_through(line.port))

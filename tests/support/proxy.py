@@ -9,11 +9,14 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Self, TypeVar, cast
+from typing import Literal, Self, TypeVar, cast
 
 T = TypeVar("T")
 
 Address = tuple[str, int] | str
+Way = Literal["to the server", "to the client"]
+
+_BOTH_WAYS: frozenset[Way] = frozenset({"to the server", "to the client"})
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
@@ -23,8 +26,9 @@ class Proxy:
 
     def __init__(self, upstream: Address) -> None:
         self.port = 0
-        self.stalled = False
+        self.stalled: frozenset[Way] = frozenset()
         self.refuses = False
+        self.delay = 0.0
         self.sides: set[_Side] = set()
         self._upstream = upstream
         self._ready = threading.Event()
@@ -34,12 +38,31 @@ class Proxy:
         """Reset every connection, and every new one until `resume`: a peer that is gone and says so."""
         self._on_loop(self._cut)
 
-    def stall(self) -> None:
-        """Carry nothing and close nothing until `resume`, which delivers what was sent: a pulled cable."""
-        self._on_loop(self._stall)
+    def stall(self, *ways: Way) -> None:
+        """Carry nothing and close nothing until `resume`, which delivers what was sent: a pulled cable.
+
+        With `ways` only there: "to the client" is a server that hears and is not heard.
+        """
+        self._on_loop(lambda: self._stall(frozenset(ways) or _BOTH_WAYS))
+
+    def slow_down(self, seconds: float) -> None:
+        """Everything takes so much longer on its way, until `resume`."""
+        self._on_loop(lambda: setattr(self, "delay", seconds))
+
+    def abandon(self) -> None:
+        """Reset every client, and let the server believe that it is still there: a router that has forgotten."""
+        self._on_loop(lambda: self._part(is_near=True))
+
+    def orphan(self) -> None:
+        """The other way round: the server sees its clients gone, and they believe in it."""
+        self._on_loop(lambda: self._part(is_near=False))
+
+    def resume_to_client(self) -> None:
+        """Let the clients hear again; the rest stays as it is."""
+        self._on_loop(self._resume_to_client)
 
     def resume(self) -> None:
-        """Carry again, and take new connections again."""
+        """Carry again and at once, and take new connections again."""
         self._on_loop(self._resume)
 
     @property
@@ -76,6 +99,15 @@ class Proxy:
         for side in (near, far):
             side.let_flow()
 
+    def deliver(self, side: _Side, data: bytes) -> None:
+        """What has come for this side, in the order of its coming, after the delay that there is now."""
+        now = self._loop.time()
+        side.due = max(side.due, now + self.delay)
+        if side.due <= now:
+            side.transport.write(data)
+        else:
+            self._loop.call_at(side.due, side.transport.write, data)
+
     async def _serve(self) -> None:
         self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
         listener = await self._loop.create_server(lambda: _Side(self, is_near=True), "127.0.0.1", 0)
@@ -93,15 +125,31 @@ class Proxy:
         for side in list(self.sides):
             side.reset()
 
-    def _stall(self) -> None:
-        self.stalled = True
+    def _stall(self, ways: frozenset[Way]) -> None:
+        self.stalled |= ways
         for side in self.sides:
-            side.transport.pause_reading()
+            if side.way in ways:
+                side.transport.pause_reading()
 
     def _resume(self) -> None:
-        self.refuses = self.stalled = False
-        for side in self.sides:
+        self.refuses, self.stalled, self.delay = False, frozenset(), 0.0
+        for side in list(self.sides):
+            if side.is_near and side.is_abandoned:
+                # A client that still believes in a server that has seen it go.
+                side.reset()
             side.let_flow()
+
+    def _resume_to_client(self) -> None:
+        self.stalled -= {"to the client"}
+        for side in list(self.sides):
+            side.let_flow()
+
+    def _part(self, *, is_near: bool) -> None:
+        for side in [side for side in self.sides if side.is_near is is_near]:
+            if side.peer is not None:
+                side.peer.peer, side.peer.is_abandoned = None, True
+                side.peer = None
+            side.reset()
 
     def _on_loop(self, action: Callable[[], T]) -> T:
         done: Future[T] = Future()
@@ -117,6 +165,9 @@ class _Side(asyncio.Protocol):
     def __init__(self, proxy: Proxy, *, is_near: bool = False) -> None:
         self.peer: _Side | None = None
         self.is_near = is_near
+        self.is_abandoned = False
+        self.way: Way = "to the server" if is_near else "to the client"
+        self.due = 0.0
         self._proxy = proxy
         self._connecting: asyncio.Task[None] | None = None
         # Some versions of asyncio read once more after pause_reading().
@@ -149,7 +200,7 @@ class _Side(asyncio.Protocol):
             self.peer.let_flow()
 
     def let_flow(self) -> None:
-        if self.peer is not None and not self._proxy.stalled:
+        if self.peer is not None and self.way not in self._proxy.stalled:
             self._pass_on()
             self.transport.resume_reading()
 
@@ -161,6 +212,6 @@ class _Side(asyncio.Protocol):
         self.transport.abort()
 
     def _pass_on(self) -> None:
-        if self.peer is not None and not self._proxy.stalled:
-            self.peer.transport.write(bytes(self._held))
+        if self.peer is not None and self._held and self.way not in self._proxy.stalled:
+            self._proxy.deliver(self.peer, bytes(self._held))
             self._held.clear()
