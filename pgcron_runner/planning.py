@@ -57,7 +57,7 @@ def plan_job(job: DueJob, now: datetime) -> Plan:
         return Plan(job.id, (), None, problem=str(error))
     if schedule.after_finish is not None and job.planned:
         return _plan_after_finish(job, schedule.after_finish, now)
-    after = _after_what_has_fired(job, schedule, _nothing_at_or_before(job))
+    after = _after_what_has_fired(job, schedule, _nothing_at_or_before(job, now))
     until = now if job.ends_at is None else min(now, job.ends_at)
     runs, replace = _due_runs(job, schedule, after, until, now) if after < until else ((), ())
     fired_local = max(run.missed_until or run.scheduled_for for run in runs) if runs else None
@@ -109,9 +109,11 @@ def _goes_on(job: DueJob) -> bool:
     return job.planned and not job.other_zone_data
 
 
-def _nothing_at_or_before(job: DueJob) -> datetime:
+def _nothing_at_or_before(job: DueJob, now: datetime) -> datetime:
     """The instant after which occurrences count: just before the planned time, else where all is accounted for."""
-    after = job.next_run_at - _TICK if _goes_on(job) else max(job.anchored_at, job.fired_until or job.anchored_at)
+    # Only a clock that was wrong can have accounted for what lies ahead.
+    accounted = job.anchored_at if job.fired_until is None else max(job.anchored_at, min(job.fired_until, now))
+    after = job.next_run_at - _TICK if _goes_on(job) else accounted
     # starts_at itself may be an occurrence; a pause until nine lets nine o'clock through.
     bounds = [bound - _TICK for bound in (job.starts_at, job.paused_until) if bound is not None]
     return max([after, *bounds])

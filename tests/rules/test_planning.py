@@ -286,6 +286,13 @@ def test_what_is_made_up_for_is_excluded_and_in_the_way_as_ever() -> None:
     assert {run.reason for run in make_up(holiday, *bounds).runs} == {"calendar holidays"}
 
 
+def test_an_edit_counts_from_its_anchor_although_a_clock_that_was_ahead_has_fired_beyond_it() -> None:
+    edited = job(planned=False, anchored_at=at("08:59:30"), next_run_at=at("08:59:30"), fired_until=at("23:00:00"))
+    assert plan_job(edited, at("08:59:31")).next_run_at == at("09:00:00")
+    # Between its anchor and now there may be what has fired.
+    assert plan_job(edited, at("09:00:01")).runs == ()
+
+
 def test_a_plan_remembers_the_local_time_of_what_it_fired() -> None:
     berlin = job(timezone="Europe/Berlin")
     assert plan_job(berlin, at("09:00:00")).fired_local == datetime.fromisoformat("2026-03-01T10:00")
