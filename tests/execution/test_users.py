@@ -8,6 +8,8 @@ import pwd
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -171,15 +173,14 @@ def test_only_root_can_run_commands_as_others(python_for_all: str) -> None:
 
 
 @pytest.fixture
-def become_root(tmp_path: Path) -> Path:
-    """A program with which anybody becomes root, as with sudo."""
-    program = tmp_path / "become-root"
-    shutil.copy(str(shutil.which("setpriv")), program)
-    program.chmod(0o4755)
-    for folder in (tmp_path, *tmp_path.parents):
-        if not folder.stat().st_mode & 1:
-            folder.chmod(0o711)
-    return program
+def become_root() -> Iterator[Path]:
+    """A program with which anybody becomes root, as with sudo. Not in tmp_path, which is closed to others."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o711)
+        program = Path(folder) / "become-root"
+        shutil.copy(str(shutil.which("setpriv")), program)
+        program.chmod(0o4755)
+        yield program
 
 
 async def test_a_command_that_has_become_root_is_named_where_its_worker_is_not(
