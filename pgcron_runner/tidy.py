@@ -1,4 +1,4 @@
-"""Tidy: closes runs that waited too long, and has times of older zone data planned anew. It starts nothing."""
+"""Tidy: closes runs that waited too long or should not wait, and has times of older zone data planned anew."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ class Tidy:
         """One batch of each; returns how many rows were changed."""
         async with self._session.use() as connection:
             late = await jobs.close_late_runs(connection, limit=BATCH, now=now)
+            stopped = await jobs.withdraw_stopped_runs(connection, limit=BATCH, now=now)
             stale = await self._replan(connection, now)
         if late:
             log.warning(
@@ -42,7 +43,7 @@ class Tidy:
                 release=self._zone_data,
                 consequence="their next times are computed anew",
             )
-        return late + stale
+        return late + stopped + stale
 
     async def _replan(self, connection: Connection, now: datetime | None) -> int:
         """At the start, and seldom afterwards: it looks at all jobs, and only a worker with older data leaves any."""

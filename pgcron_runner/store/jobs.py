@@ -134,6 +134,11 @@ async def close_late_runs(connection: Connection, *, limit: int, now: datetime |
     return await _count(connection, "close_late_runs", {"limit": limit, "now": now})
 
 
+async def withdraw_stopped_runs(connection: Connection, *, limit: int, now: datetime | None = None) -> int:
+    """Cancels queued runs that were being made just when their job was disabled or paused; returns how many."""
+    return await _count(connection, "withdraw_stopped_runs", {"limit": limit, "now": now})
+
+
 async def insert_backfill(
     connection: Connection, job_id: int, times: Sequence[datetime], *, overlap: Overlap, now: datetime | None = None
 ) -> int:

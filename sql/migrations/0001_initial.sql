@@ -116,6 +116,7 @@ create table pgcron.jobs (
 
 -- Leads with the due time: what lies in the future costs the search nothing.
 create index jobs_with_a_deadline on pgcron.jobs (id) where catch_up_window is not null or catch_up = 'skip';
+create index jobs_stopped on pgcron.jobs (id) where not enabled or paused_until is not null;
 create index jobs_due on pgcron.jobs (next_run_at, id) where enabled and next_run_at is not null;
 
 comment on table pgcron.jobs is 'What to run and when. Five columns are enough: name, schedule, timezone, kind, command. Rows may be inserted, edited and deleted by hand at any time.';

@@ -191,6 +191,7 @@ _STATEMENTS: dict[str, tuple[str, Purpose, dict[str, Any], int]] = {
         500,
     ),
     "close late runs": ("close_late_runs", _RECORD, {"limit": 500, "now": NOW}, 200),
+    "withdraw stopped runs": ("withdraw_stopped_runs", _RECORD, {"limit": 500, "now": NOW}, 1_000),
     "prune 20 jobs": ("prune_runs", _RECORD, _PRUNED, 2_000),
     "prune nothing": ("prune_runs", _RECORD, _PRUNED | {"now": NOW - timedelta(days=99)}, 400),
     "prune orphans": ("prune_orphaned_runs", _RECORD, {"limit": 200, "now": NOW}, 20),
