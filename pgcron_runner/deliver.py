@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from datetime import datetime
 
-from pgcron_runner.database import DatabaseError
+from pgcron_runner.database import Connection, DatabaseError
 from pgcron_runner.errors import PgcronError
 from pgcron_runner.logs import get_logger
 from pgcron_runner.model import Alert, Channel, Delivery
 from pgcron_runner.notify import Notifier
 from pgcron_runner.pacing import alerts_in_message, message_in
+from pgcron_runner.places import PATIENCE, Places
 from pgcron_runner.retry import alert_retry_in
 from pgcron_runner.session import Session
 from pgcron_runner.store import alerts
@@ -22,6 +24,7 @@ log = get_logger(__name__)
 EVERY = 30.0
 # Longer than a message may take: the alerts of a worker that dies meanwhile are sent by another.
 _CLAIMED_FOR = 120.0
+_BEHIND_OTHERS = 5.0
 
 
 class Deliver:
@@ -34,22 +37,22 @@ class Deliver:
         self._session = session
         self._notifier = notifier
         self._on_sent = on_sent
-        self._sending: dict[int, asyncio.Task[None]] = {}
+        self._sending: set[asyncio.Task[None]] = set()
+        self._places = Places()
 
     async def step(self, *, now: datetime | None = None) -> float | None:
         """Begins a message to each channel that may have one now; returns the seconds until another may."""
         pauses = []
         async with self._session.use() as connection:
             for channel, waiting in await alerts.list_due_channels(connection, now=now):
-                if channel.id in self._sending:
-                    continue
                 if (pause := message_in(waiting)) > 0:
                     pauses.append(pause)
-                    continue
-                limit = alerts_in_message(waiting)
-                claimed = await alerts.claim_alerts(connection, channel.id, limit=limit, retry_in=_CLAIMED_FOR, now=now)
-                if claimed:
-                    self._begin(channel, claimed)
+                # Before the claim: what is claimed must not wait for a place until others think it abandoned.
+                elif not self._places.take(channel.id, time.monotonic()):
+                    pauses.append(PATIENCE)
+                elif not await self._begin(connection, channel, alerts_in_message(waiting), now):
+                    # Others have it in hand, or what waits comes after something that is not due.
+                    pauses.append(_BEHIND_OTHERS)
         return min(pauses, default=None)
 
     async def flush(self) -> None:
@@ -60,43 +63,55 @@ class Deliver:
     async def wait_until_idle(self) -> None:
         """Until nothing is on its way."""
         while self._sending:
-            await asyncio.wait(list(self._sending.values()))
+            await asyncio.wait(list(self._sending))
 
     async def close(self) -> None:
         """What is on its way is given up here, and sent again by another worker."""
-        for task in self._sending.values():
+        for task in self._sending:
             task.cancel()
         await self.wait_until_idle()
         await self._notifier.close()
 
-    def _begin(self, channel: Channel, claimed: list[Alert]) -> None:
-        task = asyncio.create_task(self._send(channel, claimed), name=f"alert to {channel.name}")
-        self._sending[channel.id] = task
-        task.add_done_callback(lambda _: self._end(channel))
+    async def _begin(self, connection: Connection, channel: Channel, limit: int, now: datetime | None) -> bool:
+        claimed: list[Alert] = []
+        try:
+            claimed = await alerts.claim_alerts(connection, channel.id, limit=limit, retry_in=_CLAIMED_FOR, now=now)
+        finally:
+            if not claimed:
+                self._places.give_back(channel.id)
+        if claimed:
+            task = asyncio.create_task(self._send(channel, claimed), name=f"alert to {channel.name}")
+            self._sending.add(task)
+            task.add_done_callback(self._end)
+        return bool(claimed)
 
-    def _end(self, channel: Channel) -> None:
-        del self._sending[channel.id]
+    def _end(self, task: asyncio.Task[None]) -> None:
+        self._sending.discard(task)
         self._on_sent()
 
     async def _send(self, channel: Channel, claimed: list[Alert]) -> None:
-        delivery = await self._notifier.send(channel, claimed)
+        delivery = None
         try:
+            delivery = await self._notifier.send(channel, claimed)
             await self._record(channel, claimed, delivery)
         except (PgcronError, DatabaseError) as error:
             log.warning(
                 "alerts_not_marked",
                 channel=channel.name,
                 alerts=len(claimed),
-                sent=delivery.sent,
                 error=str(error).strip(),
-                consequence="they are sent again" + (", for the second time" if delivery.sent else ""),
+                consequence="they are sent again" + (", for the second time" if delivery and delivery.sent else ""),
             )
+        finally:
+            self._places.give_back(channel.id, taken=None if delivery is None else delivery.sent)
 
     async def _record(self, channel: Channel, claimed: list[Alert], delivery: Delivery) -> None:
         ids = [alert.id for alert in claimed]
+        taken = len(ids) if delivery.sent else delivery.taken
         async with self._session.use() as connection:
-            if delivery.sent:
-                await alerts.mark_alerts_sent(connection, ids)
+            if taken:
+                await alerts.mark_alerts_sent(connection, ids[:taken])
+            if not (ids := ids[taken:]):
                 return
             pause = alert_retry_in(max(alert.tries for alert in claimed), delivery.retry_after)
             given_up = await alerts.postpone_alerts(

@@ -65,7 +65,8 @@ class Finish:
             )
 
     async def _write(self, connection: Connection, batch: Sequence[Finished], now: datetime | None) -> set[int]:
-        endings = [_ending(finished) for finished in batch]
+        # By job, so that two workers' batches lock the incidents of jobs that both have run in one order.
+        endings = [_ending(finished) for finished in sorted(batch, key=lambda finished: finished.task.job_id)]
         try:
             return await runs.finish_runs(connection, self._worker_id, endings, now=now)
         except (DataError, UnicodeError, ValueError) as error:

@@ -290,9 +290,13 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What a channel made of a message. `retry_after`: seconds that it asked for; `permanent`: it can never be sent."""
+    """What a channel made of a message. `retry_after`: seconds that it asked for; `permanent`: it can never be sent.
+
+    `taken`: where it is not sent as a whole, how many of its alerts were taken, the first ones.
+    """
 
     sent: bool
     error: str | None = None
     retry_after: float | None = None
     permanent: bool = False
+    taken: int = 0

@@ -33,6 +33,7 @@ class Watch:
                 return False
             if (url := await alerts.take_heartbeat(connection, now=now)) is not None:
                 self._call(url)
+            await alerts.close_settled_incidents(connection, limit=BATCH, now=now)
             await alerts.note_late_runs(connection, limit=BATCH, now=now)
             await alerts.note_long_runs(connection, limit=BATCH, now=now)
             for name, reason in await alerts.pause_failing_jobs(connection, limit=BATCH):

@@ -35,6 +35,11 @@ async def note_long_runs(connection: Connection, *, limit: int, now: datetime | 
     return await _count(connection, "note_long_runs", limit=limit, now=now)
 
 
+async def close_settled_incidents(connection: Connection, *, limit: int, now: datetime | None = None) -> int:
+    """Closes late and long incidents that no run will close; returns how many."""
+    return await _count(connection, "close_settled_incidents", limit=limit, now=now)
+
+
 async def tell_again(
     connection: Connection, *, after_id: int, limit: int, now: datetime | None = None
 ) -> tuple[int | None, int]:

@@ -6,6 +6,7 @@
 --   tell                              one alert for each channel that is still to hear of an incident
 --   alert_facts                       what a message can say
 --   note_run, note_problem            triggers
+-- The triggers are planned once a session, by indexes: the tables may have been empty then.
 
 alter table pgcron.jobs
     add column pause_after integer check (pause_after > 0),
@@ -48,6 +49,8 @@ comment on column pgcron.runs.in_incident is 'True: its job had an open incident
 alter table pgcron.incidents
     add column kind text not null default 'failing' check (kind in ('failing', 'late', 'long', 'invalid')),
     add column reopened integer not null default 0 check (reopened >= 0);
+-- No foreign key: its lock on the job would come after those on runs, and a job that is being deleted waits for its runs.
+alter table pgcron.incidents drop constraint incidents_job_id_fkey;
 drop index pgcron.incidents_open;
 create unique index incidents_open on pgcron.incidents (job_id, kind) where closed_at is null;
 comment on table pgcron.incidents is 'Something that is wrong with a job, from when it was first seen until it is right again. One of each kind at a time.';
@@ -59,28 +62,37 @@ comment on column pgcron.incidents.reopened is 'How often it came back within se
 alter table pgcron.channels add column told_at timestamptz;
 comment on column pgcron.channels.told_at is 'When the channel last took a message.';
 
-alter table pgcron.alerts add column level integer not null default 1, add column repeat integer not null default 0;
+alter table pgcron.alerts
+    add column level integer not null default 1,
+    add column repeat integer not null default 0,
+    add column first_tried_at timestamptz,
+    add column in_hand boolean not null default false;
+comment on column pgcron.alerts.first_tried_at is 'When it was first tried: a day later it is given up.';
+comment on column pgcron.alerts.in_hand is 'A worker has it. Still true when it is taken again: that worker has died, and the message may come a second time.';
 comment on column pgcron.alerts.level is 'The min_failures of the route that it was written for.';
 comment on column pgcron.alerts.repeat is 'How often the same was said before.';
 drop index pgcron.alerts_unsent;
+drop index pgcron.alerts_incident;
+create index alerts_incident on pgcron.alerts (incident_id, channel_id, id);
 create index alerts_unsent on pgcron.alerts (channel_id, send_at, id) where sent_at is null and given_up_at is null;
 create index alerts_sent on pgcron.alerts (channel_id, sent_at) where sent_at is not null;
 
 -- ------------------------------------------------------------------------------------------------ messages
 
 create function pgcron.alert_facts(job pgcron.jobs, run pgcron.runs, incident pgcron.incidents)
-returns jsonb language sql stable set search_path = pg_catalog, pg_temp as $$
-    select jsonb_strip_nulls(jsonb_build_object(
+returns jsonb language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
+    return jsonb_strip_nulls(jsonb_build_object(
         'job', coalesce(job.name, incident.job_name), 'kind', job.kind, 'queue', job.queue, 'tags', to_jsonb(job.tags),
         'owner', job.owner, 'timezone', job.timezone, 'max_attempts', job.max_attempts, 'next_run_at', job.next_run_at,
-        'problem', job.problem, 'redact', to_jsonb(job.redact),
+        'problem', job.problem, 'paused_reason', job.paused_reason, 'redact', to_jsonb(job.redact),
         'incident', incident.id, 'kind_of_incident', incident.kind, 'failures', incident.failures, 'since', incident.opened_at,
         'run', run.id, 'status', run.status, 'scheduled_for', run.scheduled_for, 'started_at', run.started_at,
         'finished_at', run.finished_at, 'attempt', run.attempt, 'exit_code', run.exit_code, 'error', left(run.error, 4000),
         'reason', left(run.reason, 1000), 'output', right(run.output, 4000), 'missed_count', run.missed_count,
-        'missed_until', run.missed_until, 'worker', w.name, 'host', w.host))
-      from (select) as one left join pgcron.workers w on w.id = run.worker_id
-$$;
+        'missed_until', run.missed_until, 'worker', (select w.name from pgcron.workers w where w.id = run.worker_id),
+        'host', (select w.host from pgcron.workers w where w.id = run.worker_id)));
+end $$;
 revoke all on function pgcron.alert_facts(pgcron.jobs, pgcron.runs, pgcron.incidents) from public;
 comment on function pgcron.alert_facts(pgcron.jobs, pgcron.runs, pgcron.incidents) is 'What a message about an incident can say.';
 
@@ -118,12 +130,15 @@ begin
                          and job.name like replace(replace(replace(replace(r.job_pattern, '\', '\\'), '%', '\%'), '_', '\_'), '*', '%')
                end
          order by c.id, coalesce(r.min_failures, 1) desc, r.repeat_every nulls last) as due
+     -- A channel that is being removed is waited for: its alerts' foreign key must not keep a run from ending.
+     cross join lateral (select from pgcron.channels k where k.id = due.channel_id for key share) as there
      where due.last_event is null
         or (due.last_event = 'recovered' and due.last_at <= tell.at - (select cool_down from pgcron.settings))
         -- Somebody who has taken it on needs to be told no louder, and not again.
         or (due.last_event <> 'recovered' and incident.acknowledged_at is null
             and (due.last_level < due.level
-                 or due.last_at <= tell.at - greatest(due.repeat_every, least(due.repeat_every * power(2, least(due.repeat - 1, 10)), interval '1 day'))))
+                 -- LEAST and GREATEST pass over nulls.
+                 or due.repeat_every is not null and due.last_at <= tell.at - greatest(due.repeat_every, least(due.repeat_every * power(2, least(due.repeat - 1, 10)), interval '1 day'))))
     on conflict (channel_id, dedup_key) do nothing;
     get diagnostics told = row_count;
     return told;
@@ -141,7 +156,14 @@ declare
     incident pgcron.incidents;
 begin
     update pgcron.incidents i
-       set failures = case when i.closed_at is null then i.failures + 1 else 1 end, event = open_incident.event,
+       set failures = case when i.closed_at is not null then 1
+                           -- One more attempt at the same occurrence, by hand.
+                           when exists (select from pgcron.runs l
+                                         where l.id = i.last_run_id and l.scheduled_for = open_incident.run.scheduled_for
+                                           and l.backfill = open_incident.run.backfill and l.attempt < open_incident.run.attempt)
+                           then i.failures
+                           else i.failures + 1 end,
+           event = open_incident.event, job_name = open_incident.job.name,
            last_run_id = coalesce(open_incident.run.id, i.last_run_id), reopened = i.reopened + (i.closed_at is not null)::int,
            acknowledged_at = case when i.closed_at is null then i.acknowledged_at end,
            acknowledged_by = case when i.closed_at is null then i.acknowledged_by end,
@@ -167,7 +189,7 @@ revoke all on function pgcron.open_incident(pgcron.jobs, text, text, pgcron.runs
 comment on function pgcron.open_incident(pgcron.jobs, text, text, pgcron.runs, timestamptz) is
     'Opens the incident of this kind, counts it once more where it is open, or opens it again where it has just been closed; and tells who is to be told.';
 
-create function pgcron.close_incident(job pgcron.jobs, kind text, run pgcron.runs, at timestamptz)
+create function pgcron.close_incident(job pgcron.jobs, kind text, run pgcron.runs, at timestamptz, because text default null)
 returns void language plpgsql set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
@@ -183,9 +205,11 @@ begin
     insert into pgcron.alerts (channel_id, incident_id, job_name, run_id, event, dedup_key, payload, send_at, created_at)
     select c.id, incident.id, incident.job_name, run.id, 'recovered',
            'incident/' || incident.id || '/' || incident.reopened || '/recovered',
-           pgcron.alert_facts(job, run, incident) || jsonb_build_object('event', 'recovered', 'was', incident.event), close_incident.at,
-           close_incident.at
+           pgcron.alert_facts(job, run, incident)
+               || jsonb_strip_nulls(jsonb_build_object('event', 'recovered', 'was', incident.event, 'because', close_incident.because)),
+           close_incident.at, close_incident.at
       from pgcron.channels c
+     cross join lateral (select from pgcron.channels k where k.id = c.id for key share) as there
      where c.enabled
        and (select a.event <> 'recovered' from pgcron.alerts a
              where a.channel_id = c.id and a.incident_id = incident.id and a.event <> 'acknowledged'
@@ -194,13 +218,14 @@ begin
             or exists (select from pgcron.routes r where r.channel_id = c.id and 'recovered' = any(r.events)))
     on conflict (channel_id, dedup_key) do nothing;
 end $$;
-revoke all on function pgcron.close_incident(pgcron.jobs, text, pgcron.runs, timestamptz) from public;
-comment on function pgcron.close_incident(pgcron.jobs, text, pgcron.runs, timestamptz) is
-    'Closes the open incident of this kind, if there is one, and tells those who had been told of it.';
+revoke all on function pgcron.close_incident(pgcron.jobs, text, pgcron.runs, timestamptz, text) from public;
+comment on function pgcron.close_incident(pgcron.jobs, text, pgcron.runs, timestamptz, text) is
+    'Closes the open incident of this kind, if there is one, and tells those who had been told of it. because: why, where the job does not work again.';
 
 -- ----------------------------------------------------------------------------------------------- triggers
 
-create function pgcron.note_run() returns trigger language plpgsql set search_path = pg_catalog, pg_temp as $$
+create function pgcron.note_run() returns trigger language plpgsql set search_path = pg_catalog, pg_temp
+    set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
 declare
     job pgcron.jobs;
     at timestamptz := coalesce(new.finished_at, new.started_at, clock_timestamp());
@@ -209,20 +234,22 @@ begin
     if not found then
         return null;
     end if;
+    if new.in_incident and new.status <> 'running' and exists (
+        select from pgcron.incidents i
+         where i.job_id = new.job_id and i.kind = 'long' and i.closed_at is null and i.last_run_id = new.id)
+    then
+        perform pgcron.close_incident(job, 'long', new, at);
+    end if;
     case
         when new.status = 'running' then
             perform pgcron.close_incident(job, 'late', new, at);
         when new.status = 'missed' then
             perform pgcron.open_incident(job, 'late', 'missed', new, at);
         when new.status = 'succeeded' then
-            perform pgcron.close_incident(job, 'long', new, at);
             if not new.backfill then
                 perform pgcron.close_incident(job, 'failing', new, at);
             end if;
         else
-            if new.in_incident then
-                perform pgcron.close_incident(job, 'long', new, at);
-            end if;
             -- Written by the statement that ended this one, where attempts remain.
             if new.status in ('failed', 'timed_out', 'lost', 'interrupted') and not new.backfill and not exists (
                 select from pgcron.runs r
@@ -246,7 +273,8 @@ create trigger note_run after update of status on pgcron.runs for each row
     execute function pgcron.note_run();
 create trigger note_missed_run after insert on pgcron.runs for each row when (new.status = 'missed') execute function pgcron.note_run();
 
-create function pgcron.note_problem() returns trigger language plpgsql set search_path = pg_catalog, pg_temp as $$
+create function pgcron.note_problem() returns trigger language plpgsql set search_path = pg_catalog, pg_temp
+    set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
 begin
     if new.problem is null then
         perform pgcron.close_incident(new, 'invalid', null, clock_timestamp());
@@ -262,13 +290,19 @@ create trigger note_problem after update on pgcron.jobs for each row
           or new.problem is null and new.planned and not old.planned) execute function pgcron.note_problem();
 
 create function pgcron.close_incidents_of_removed_job() returns trigger language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    kind text;
 begin
-    update pgcron.incidents set closed_at = clock_timestamp() where job_id = old.id and closed_at is null;
-    return old;
+    for kind in select i.kind from pgcron.incidents i where i.job_id = old.id and i.closed_at is null order by i.kind loop
+        perform pgcron.close_incident(old, kind, null, clock_timestamp(), 'the job was removed');
+    end loop;
+    update pgcron.incidents set job_id = null where job_id = old.id;
+    return null;
 end $$;
 revoke all on function pgcron.close_incidents_of_removed_job() from public;
 comment on function pgcron.close_incidents_of_removed_job() is 'Trigger of pgcron.jobs: what is gone is no longer wrong.';
-create trigger close_incidents before delete on pgcron.jobs for each row execute function pgcron.close_incidents_of_removed_job();
+-- After the foreign key of runs (triggers fire by name), which waits for runs that are being ended and may open incidents.
+create trigger close_incidents after delete on pgcron.jobs for each row execute function pgcron.close_incidents_of_removed_job();
 
 create function pgcron.clear_paused_reason() returns trigger language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin

@@ -13,5 +13,5 @@ with own as materialized (
 select r.id, r.job_id, r.job_name, r.attempt, j.max_attempts, j.retry_delay, j.retry_backoff, j.retry_max_delay
   from pgcron.runs r left join pgcron.jobs j on j.id = r.job_id
  where r.id = any(array(select id from own)) and r.status = 'running' and (select count(*) from followed) + (select count(*) from held) >= 0
- order by r.id
+ order by r.job_id, r.id
    for update of r skip locked

@@ -27,10 +27,12 @@ class Recorder:
         self.sent: list[tuple[str, list[int]]] = []
         self.answers: dict[str, Delivery] = {}
         self.held: dict[str, asyncio.Event] = {}
+        self.resent: list[bool] = []
 
     async def send(self, channel: Channel, alerts: Sequence[Alert]) -> Delivery:
         if (gate := self.held.get(channel.name)) is not None:
             await gate.wait()
+        self.resent.append(any("resent" in alert.payload for alert in alerts))
         self.sent.append((channel.name, [alert.id for alert in alerts]))
         return self.answers.get(channel.name, Delivery(sent=True))
 
@@ -61,10 +63,10 @@ async def deliver(database: Database, recorder: Recorder) -> AsyncIterator[Deliv
 def write(database: Database, channel: int, count: int = 1, **columns: Any) -> list[int]:
     """Alerts in the outbox."""
     rows = database.rows(
-        """insert into pgcron.alerts (channel_id, job_name, event, dedup_key, payload, created_at)
-           select %s, 'job', 'failed', gen_random_uuid()::text, '{"job": "job"}', coalesce(%s, now())
+        """insert into pgcron.alerts (channel_id, job_name, event, dedup_key, payload, first_tried_at)
+           select %s, 'job', 'failed', gen_random_uuid()::text, '{"job": "job"}', %s
              from generate_series(1, %s) returning id""",
-        (channel, columns.get("created_at"), count),
+        (channel, columns.get("first_tried_at"), count),
     )
     return [row[0] for row in rows]
 
@@ -135,13 +137,18 @@ async def test_what_was_not_taken_is_tried_again(deliver: Deliver, recorder: Rec
 
 
 @pytest.mark.parametrize(
-    ("created_at", "permanent", "given_up"),
-    [("now", False, False), ("now", True, True), ("yesterday", False, True)],
+    ("first_tried_at", "permanent", "given_up"),
+    [(None, False, False), (None, True, True), ("2020-01-01", False, True)],
 )
 async def test_it_is_given_up_after_a_day_or_where_it_can_never_be_sent(
-    created_at: str, permanent: bool, given_up: bool, deliver: Deliver, recorder: Recorder, database: Database
+    first_tried_at: str | None,
+    permanent: bool,
+    given_up: bool,
+    deliver: Deliver,
+    recorder: Recorder,
+    database: Database,
 ) -> None:
-    write(database, add_channel(database), created_at="2020-01-01" if created_at == "yesterday" else None)
+    write(database, add_channel(database), first_tried_at=first_tried_at)
     recorder.answers["ops"] = Delivery(sent=False, error="no", permanent=permanent)
     await deliver.flush()
     assert unsent(database) == [(1, True, given_up, "no")]
@@ -164,6 +171,74 @@ async def test_what_a_worker_had_in_hand_when_it_died_is_sent_by_another(
         database.execute("update pgcron.alerts set send_at = now()")
         await other.flush()
     assert recorder.sent == [("ops", [alert_id])]
+
+
+async def test_what_may_come_a_second_time_says_so(recorder: Recorder, database: Database) -> None:
+    write(database, add_channel(database))
+    recorder.held["ops"] = asyncio.Event()
+    async with delivering(database, recorder) as dying:
+        await dying.step()
+    database.execute("update pgcron.alerts set send_at = now()")
+    async with delivering(database, recorder) as other:
+        recorder.held.clear()
+        recorder.answers["ops"] = Delivery(sent=False, error="it answered 500")
+        await other.flush()
+        database.execute("update pgcron.alerts set send_at = now()")
+        await other.flush()
+    assert recorder.resent == [True, False]
+
+
+async def test_nothing_overtakes_what_was_said_of_the_same_incident_before(
+    deliver: Deliver, recorder: Recorder, database: Database
+) -> None:
+    """Else a pager would be resolved first and called after that, for ever."""
+    channel = add_channel(database)
+    database.execute("insert into pgcron.incidents (job_name, event) values ('job', 'failed'), ('other', 'failed')")
+    failed, recovered, other = write(database, channel, 3)
+    database.execute("update pgcron.alerts set incident_id = case when id = %s then 2 else 1 end", (other,))
+    later = "update pgcron.alerts set send_at = now() + make_interval(secs => %s) where id = %s"
+    database.execute(later, (60, failed))
+    await deliver.flush()
+    await deliver.flush()
+    assert recorder.sent == [("ops", [other])]
+    database.execute(later, (0, failed))
+    for _ in range(2):
+        await deliver.flush()
+    assert recorder.sent[1:] == [("ops", [failed]), ("ops", [recovered])]
+
+
+async def test_of_a_message_that_is_taken_in_part_the_rest_follows(
+    deliver: Deliver, recorder: Recorder, database: Database
+) -> None:
+    written = write(database, add_channel(database), 10)
+    recorder.answers["ops"] = Delivery(sent=False, error="slow", taken=7)
+    await deliver.flush()
+    assert len(unsent(database)) == 3
+    recorder.answers.clear()
+    database.execute("update pgcron.alerts set send_at = now()")
+    for _ in range(3):
+        await deliver.flush()
+    assert sorted(alert_id for _, alert_ids in recorder.sent[1:] for alert_id in alert_ids) == written[7:]
+
+
+async def test_channels_that_hang_leave_places_for_all_others(
+    deliver: Deliver, recorder: Recorder, database: Database
+) -> None:
+    bad = [add_channel(database, f"bad-{number}") for number in range(20)]
+    for number, channel in enumerate(bad):
+        recorder.held[f"bad-{number}"] = asyncio.Event()
+        write(database, channel)
+    good = write(database, add_channel(database, "good"))
+
+    async def is_sent() -> bool:
+        await deliver.step()
+        return bool(recorder.sent)
+
+    await eventually_async(is_sent)
+    assert recorder.sent == [("good", good)]
+    for gate in recorder.held.values():
+        gate.set()
+    await deliver.wait_until_idle()
 
 
 async def test_two_workers_do_not_send_the_same(recorder: Recorder, database: Database) -> None:

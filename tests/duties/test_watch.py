@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
+from typing import LiteralString
 
+import psycopg
 import pytest
 
 from pgcron_runner import database as sessions
@@ -94,6 +96,77 @@ async def test_a_run_that_takes_too_long_is_told_while_it_runs(watch: Watch, dat
     assert [alert[1] for alert in alerts(database)] == ["long", "recovered"]
 
 
+async def test_the_end_of_another_run_does_not_close_it(watch: Watch, database: Database) -> None:
+    job_id = add_job(database, long_after="5 minutes", overlap="allow", max_running=2)
+    long = add_running(database, job_id, run_at=NOW, scheduled_for=NOW)
+    await watch.step(now=NOW + 6 * MINUTE)
+    other = add_running(database, job_id, run_at=NOW, scheduled_for=NOW + 6 * MINUTE, lane=2, in_incident=True)
+    for run_id, is_open in ((other, True), (long, False)):
+        database.execute("update pgcron.runs set status = 'succeeded', finished_at = now() where id = %s", (run_id,))
+        assert [incident[3] for incident in incidents(database)] == [is_open]
+
+
+@pytest.mark.parametrize(
+    ("edit", "because"),
+    [
+        ("enabled = false", "the job was disabled"),
+        ("paused_until = '2036-01-01'", "the job was paused"),
+        ("late_after = late_after", None),
+    ],
+)
+async def test_what_will_never_start_is_late_no_longer(
+    edit: LiteralString, because: str | None, watch: Watch, database: Database
+) -> None:
+    add_route(database, add_channel(database))
+    add_planned_job(database, next_run_at=NOW, late_after="5 minutes")
+    await watch.step(now=NOW + 6 * MINUTE)
+    database.execute(f"update pgcron.jobs set {edit}")
+    await watch.step(now=NOW + 7 * MINUTE)
+    assert [incident[3] for incident in incidents(database)] == [because is None]
+    if because:
+        assert database.value("select payload ->> 'because' from pgcron.alerts order by id desc limit 1") == because
+
+
+async def test_a_start_that_did_not_know_of_the_incident_closes_it_all_the_same(
+    watch: Watch, database: Database
+) -> None:
+    """It was claimed in the very moment in which it was found to be late."""
+    job_id = add_planned_job(database, next_run_at=NOW + HOUR, late_after="5 minutes")
+    run_id = add_run(database, job_id, scheduled_for=NOW, run_at=NOW)
+    await watch.step(now=NOW + 6 * MINUTE)
+    database.execute(
+        "update pgcron.runs set status = 'running', lane = 1, worker_id = %s, started_at = %s where id = %s",
+        (WORKER, NOW + 7 * MINUTE, run_id),
+    )
+    assert incidents(database) == [("late", "late", 1, True, 0)]
+    await watch.step(now=NOW + 8 * MINUTE)
+    assert incidents(database) == [("late", "late", 1, False, 0)]
+
+
+async def test_of_a_job_that_somebody_has_disabled_nothing_is_repeated(watch: Watch, database: Database) -> None:
+    add_route(database, add_channel(database), repeat_every="1 hour")
+    fail(database, add_job(database))
+    database.execute("update pgcron.jobs set enabled = false")
+    await watch.step(now=NOW + 2 * HOUR)
+    assert len(alerts(database)) == 1
+    database.execute("update pgcron.jobs set enabled = true")
+    await watch.step(now=NOW + 3 * HOUR)
+    assert len(alerts(database)) == 2
+
+
+async def test_what_is_being_closed_is_not_said_to_be_open_after_that(watch: Watch, database: Database) -> None:
+    add_route(database, add_channel(database), repeat_every="1 hour")
+    job_id = add_job(database)
+    fail(database, job_id)
+    run_id = add_running(database, job_id, scheduled_for=NOW + HOUR, in_incident=True)
+    with psycopg.connect(database.dsn) as ending:
+        ending.execute(
+            "update pgcron.runs set status = 'succeeded', finished_at = %s where id = %s", (NOW + HOUR, run_id)
+        )
+        await watch.step(now=NOW + 2 * HOUR)
+    assert [alert[1] for alert in alerts(database)] == ["failed", "recovered"]
+
+
 async def test_without_a_limit_its_own_usual_time_decides(watch: Watch, database: Database) -> None:
     usual, new = add_job(database, "usual"), add_job(database, "new")
     for day in range(1, 4):
@@ -120,6 +193,13 @@ async def test_it_is_said_again_as_the_route_says_more_and_more_seldom(watch: Wa
             told.append(minute / 60)
     assert told == [0, 1, 3, 7, 15, 31, 55]
     assert [alert[4] for alert in alerts(database)] == list(range(7))
+
+
+async def test_without_such_a_route_it_is_said_once(watch: Watch, database: Database) -> None:
+    add_channel(database)
+    fail(database, add_job(database))
+    await watch.step(now=NOW + timedelta(days=9))
+    assert len(alerts(database)) == 1
 
 
 async def test_who_has_taken_it_on_is_left_in_peace(watch: Watch, database: Database) -> None:
@@ -167,6 +247,7 @@ async def test_a_flapping_job_that_stays_broken_is_told_when_it_has_cooled_down(
 
 
 async def test_a_job_that_fails_too_often_is_disabled_and_says_why(watch: Watch, database: Database) -> None:
+    add_channel(database)
     job_id = add_job(database, pause_after=3)
     for minute in range(3):
         assert database.value("select enabled from pgcron.jobs")
@@ -175,6 +256,8 @@ async def test_a_job_that_fails_too_often_is_disabled_and_says_why(watch: Watch,
     assert database.rows("select enabled, paused_reason from pgcron.jobs") == [
         (False, "disabled after 3 failures in a row, the last one failed")
     ]
+    told = database.rows("select event, payload ->> 'paused_reason' from pgcron.alerts order by id")
+    assert told == [("failed", None), ("failed", "disabled after 3 failures in a row, the last one failed")]
     database.execute("update pgcron.jobs set enabled = true")
     assert database.rows("select enabled, paused_reason from pgcron.jobs") == [(True, None)]
 

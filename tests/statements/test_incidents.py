@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import Any
 
+import psycopg
 import pytest
 
-from pgcron_runner.database import Connection
-from pgcron_runner.model import Status
+from pgcron_runner import database as sessions
+from pgcron_runner.database import Connection, Purpose
+from pgcron_runner.finish import Finish
+from pgcron_runner.model import Finished, Kind, Outcome, RetryPolicy, Status, Task
+from pgcron_runner.session import Session
 from pgcron_runner.store import runs
 from tests.statements.builders import NOW, WORKER, add_job, add_run, add_running, edit_job, ending
 from tests.support.databases import Database
+from tests.support.waiting import blocked_on_lock, eventually, eventually_async
 
 MINUTE = timedelta(minutes=1)
 FAILED = Status.FAILED
@@ -148,6 +155,115 @@ async def test_a_job_that_is_removed_is_no_longer_wrong(record: Connection, data
     await end(record, database, job_id)
     database.execute("delete from pgcron.jobs")
     assert incidents(database) == [("failing", "failed", 1, False, 0)]
+    assert database.value("select job_id from pgcron.incidents") is None
+
+
+async def test_who_was_told_of_a_job_hears_that_it_was_removed(record: Connection, database: Database) -> None:
+    add_channel(database)
+    await end(record, database, add_job(database))
+    database.execute("delete from pgcron.jobs")
+    assert [alert[1] for alert in alerts(database)] == ["failed", "recovered"]
+    assert database.value("select payload ->> 'because' from pgcron.alerts order by id desc limit 1") == (
+        "the job was removed"
+    )
+
+
+async def test_one_more_attempt_by_hand_is_the_same_failure(record: Connection, database: Database) -> None:
+    job_id = add_job(database)
+    for attempt in (1, 2):
+        await end(record, database, job_id, columns={"attempt": attempt})
+    assert incidents(database) == [("failing", "failed", 1, True, 0)]
+    await end(record, database, job_id, at=NOW + MINUTE)
+    assert incidents(database) == [("failing", "failed", 2, True, 0)]
+
+
+async def test_an_incident_follows_the_name_of_its_job(record: Connection, database: Database) -> None:
+    job_id = add_job(database)
+    await end(record, database, job_id)
+    edit_job(database, job_id, name="renamed")
+    await end(record, database, job_id, at=NOW + MINUTE)
+    assert database.rows("select job_name, failures from pgcron.incidents") == [("renamed", 2)]
+
+
+async def test_a_job_is_removed_while_its_run_fails_without_a_deadlock(record: Connection, database: Database) -> None:
+    """The removal holds the job and waits for the run; the run's end must not wait for the job."""
+    job_id = add_job(database)
+    run_id = add_running(database, job_id)
+    with (
+        psycopg.connect(database.dsn, autocommit=True) as removal,
+        psycopg.connect(database.dsn, autocommit=True) as finishing,
+    ):
+        removal.execute("begin")
+        removal.execute("select from pgcron.jobs where id = %s for update", (job_id,))
+        finishing.execute("set lock_timeout = '5s'")
+        finishing.execute("begin")
+        finishing.execute("update pgcron.runs set status = 'failed', finished_at = now() where id = %s", (run_id,))
+        with ThreadPoolExecutor(1) as thread:
+            removed = thread.submit(removal.execute, "delete from pgcron.jobs where id = %s", (job_id,))
+            eventually(lambda: blocked_on_lock(database.dsn, removal.info.backend_pid))
+            finishing.execute("commit")
+            removed.result(10)
+        removal.execute("commit")
+    # It was opened while the job was there, and is closed all the same.
+    assert incidents(database) == [("failing", "failed", 1, False, 0)]
+
+
+async def test_a_channel_that_is_being_removed_keeps_no_run_from_ending(record: Connection, database: Database) -> None:
+    channel = add_channel(database)
+    run_id = add_running(database, add_job(database))
+    with (
+        psycopg.connect(database.dsn, autocommit=True) as removal,
+        psycopg.connect(database.dsn, autocommit=True) as finishing,
+    ):
+        removal.execute("begin")
+        removal.execute("delete from pgcron.channels where id = %s", (channel,))
+        with ThreadPoolExecutor(1) as thread:
+            ended = thread.submit(
+                finishing.execute,
+                "update pgcron.runs set status = 'failed', finished_at = now() where id = %s",
+                (run_id,),
+            )
+            eventually(lambda: blocked_on_lock(database.dsn, finishing.info.backend_pid))
+            removal.execute("commit")
+            ended.result(10)
+    assert incidents(database) == [("failing", "failed", 1, True, 0)]
+    assert alerts(database) == []
+
+
+async def test_a_batch_locks_the_incidents_of_its_jobs_in_their_order(record: Connection, database: Database) -> None:
+    """Else two workers that end runs of the same jobs, each in its own order, would wait for each other."""
+    first, second = add_job(database, "first"), add_job(database, "second")
+    for job_id in (first, second):
+        await end(record, database, job_id)
+    runs_of = {job_id: add_running(database, job_id, scheduled_for=NOW) for job_id in (first, second)}
+    session = Session(sessions.Database(database.dsn, "finish"), Purpose.RECORD)
+    finish = Finish(session, session, WORKER)
+    batch = [_finished(runs_of[job_id], job_id) for job_id in (second, first)]
+    with (
+        psycopg.connect(database.dsn, autocommit=True) as holder,
+        psycopg.connect(database.dsn, autocommit=True) as watcher,
+    ):
+        holder.execute("begin")
+        holder.execute("select from pgcron.incidents where job_id = %s for update", (first,))
+        step = asyncio.create_task(finish.step(batch))
+
+        async def waits() -> bool:
+            return bool(watcher.execute("select from pg_stat_activity where wait_event_type = 'Lock'").fetchall())
+
+        await eventually_async(waits)
+        free = "select job_id from pgcron.incidents for update skip locked"
+        assert watcher.execute(free).fetchall() == [(second,)]
+        holder.execute("commit")
+        assert await step == set()
+    await session.close()
+    assert [incident[2] for incident in incidents(database)] == [2, 2]
+
+
+def _finished(run_id: int, job_id: int) -> Finished:
+    task = Task(
+        run_id, job_id, "job", Kind.SQL, "select 1", {}, NOW, 1, True, MINUTE, MINUTE, RetryPolicy(max_attempts=1)
+    )
+    return Finished(task, Outcome(FAILED))
 
 
 # ------------------------------------------------------------------------------------------------ who is told
