@@ -92,6 +92,8 @@ async def _examine_from(connection: Connection, database: Database) -> list[Find
             findings.of_zone_data(zone_data_version(), workers),
             findings.of_rights(server, missing),
         ]
+        if not missing:
+            checked.append(findings.of_alerts(await catalog.read_health(connection)))
     return [*checked, findings.of_transactions(server), findings.of_connections(server)]
 
 

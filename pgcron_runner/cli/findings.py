@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from pgcron_runner import __version__
 from pgcron_runner.cli.output import plural, span
-from pgcron_runner.store.catalog import ListedWorker
+from pgcron_runner.store.catalog import Health, ListedWorker
 from pgcron_runner.store.inquiry import Server
 
 _OLDEST_SERVER = 140_000
@@ -68,6 +68,19 @@ def of_zone_data(own: str, workers: Sequence[ListedWorker]) -> Finding:
         words = f"the newest is {newest}, but {_some(behind)}. Upgrade it there (pip install -U tzdata), and restart"
         return Finding("zone data", "warn", f"{words}. Till then jobs go by the newest")
     return Finding("zone data", "ok", f"{own} here, and on {plural(len(workers), 'living worker')}")
+
+
+def of_alerts(health: Health) -> Finding:
+    """Whether anybody would be told. Where there are no jobs there is nothing to tell."""
+    if health.alerts_undelivered:
+        words = f"{plural(health.alerts_undelivered, 'message is', 'messages are')} not taken by the channel"
+        return Finding("alerts", "warn", f"{words}. See what it says: pgcron-runner channel list")
+    if health.channels:
+        return Finding("alerts", "ok", f"{plural(health.channels, 'channel')}; try each: pgcron-runner channel test")
+    if health.jobs_enabled:
+        words = "no channel is configured: nobody is told of jobs that fail. Add one: pgcron-runner channel add"
+        return Finding("alerts", "warn", words)
+    return Finding("alerts", "ok", "no channel is configured, and no job that could fail")
 
 
 def of_rights(server: Server, missing: Sequence[tuple[str, str]]) -> Finding:

@@ -151,6 +151,14 @@ def _row(incident: Incident, now: datetime) -> list[Cell]:
     ]
 
 
+def what_is_wrong(incident: Incident, now: datetime) -> str:
+    """An open incident in one sentence, without its stop."""
+    times = f", {incident.failures} times in a row" if incident.kind == "failing" and incident.failures > 1 else ""
+    taken = f", taken on by {clean(incident.acknowledged_by)}" if incident.acknowledged_by else ""
+    words = incident.event.replace("_", " ")
+    return f"Open incident {incident.id}: {words}{times}, since {relative(incident.opened_at, now)}{taken}"
+
+
 def _what(incident: Incident) -> Cell:
     words = incident.event.replace("_", " ")
     return Styled(words, "red") if incident.closed_at is None else words

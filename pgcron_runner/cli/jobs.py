@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pgcron_runner.cli.chains import sentence as chain_sentence
+from pgcron_runner.cli.incidents import what_is_wrong
 from pgcron_runner.cli.options import AsJson, Dsn, examples, option
 from pgcron_runner.cli.output import (
     Cell,
@@ -41,6 +42,7 @@ from pgcron_runner.model import Kind
 from pgcron_runner.store import catalog, inquiry
 from pgcron_runner.store.catalog import Job, ListedJob, ListedRun
 from pgcron_runner.store.chains import Chain, list_chains
+from pgcron_runner.store.incidents import Incident, list_incidents
 
 if TYPE_CHECKING:
     from pgcron_runner.database import Connection
@@ -147,10 +149,13 @@ def _next(job: ListedJob | Job, now: datetime) -> Cell:
 def show(name: Name, as_json: AsJson = False, dsn: Dsn = None) -> None:
     """Show a job: its definition, its next times and its last runs."""
 
+    wrong: list[Incident] = []
+
     async def read(connection: Connection) -> tuple[Job, list[ListedRun], list[Chain], Circumstances, datetime]:
         job = await find_job(connection, name)
         last = await catalog.list_job_runs(connection, job.id, job_name=job.name, limit=_LAST)
         chained = await list_chains(connection, job.name)
+        wrong.extend(await list_incidents(connection, limit=_LAST, job=job.name))
         around = await inquiry.read_circumstances(connection, job.id)
         return job, last, chained, around, await catalog.read_clock(connection)
 
@@ -159,9 +164,12 @@ def show(name: Name, as_json: AsJson = False, dsn: Dsn = None) -> None:
     job = replace(job, next_run_at=slots[0].at if slots else None)
     if as_json:
         times = {"next_times": [to_json(slot.at) for slot in slots]}
-        print_json(to_json(job) | times | {"chains": to_json(chained), "last_runs": to_json(last)})
+        more = {"chains": to_json(chained), "last_runs": to_json(last), "incidents": to_json(wrong)}
+        print_json(to_json(job) | times | more)
         return
     print_facts(_facts(job, now))
+    for incident in wrong:
+        say(f"{what_is_wrong(incident, now)}.")
     for chain in chained:
         say(f"{chain_sentence(chain)}.")
     say()

@@ -22,7 +22,8 @@ def status(
 ) -> None:
     """Tell whether all is well. The exit code says it too.
 
-    0: healthy. 1: no worker is alive, something is overdue, or a job has a problem.
+    0: healthy. 1: no worker is alive, something is overdue, a job has a problem, or alerts do not go out. That a job
+    fails is shown, and no reason for 1: alerts tell of that.
     """
     health = with_database(dsn, catalog.read_health)
     wrong = _what_is_wrong(health)
@@ -43,6 +44,9 @@ def _what_is_wrong(health: Health) -> list[str]:
         )
     if health.overdue:
         wrong.append(f"{plural(health.overdue, 'run is', 'runs are')} overdue")
+    if health.alerts_undelivered:
+        count = plural(health.alerts_undelivered, "alert is", "alerts are")
+        wrong.append(f"{count} not taken by the channel (pgcron-runner channel list)")
     return wrong
 
 
@@ -55,6 +59,7 @@ def _facts(health: Health) -> list[tuple[str, Cell]]:
         ("Running", str(health.running)),
         ("Last 24 h", _red(plural(health.failures_last_day, "failure"), health.failures_last_day)),
         ("Overdue", _overdue(health)),
+        ("Incidents", _incidents(health)),
     ]
     if health.paused:
         facts.insert(1, ("Paused", Styled("nothing new is started (pgcron.settings)", "yellow")))
@@ -78,6 +83,13 @@ def _overdue(health: Health) -> Cell:
     since = relative(health.oldest_overdue_at, health.now)
     oldest = f"the oldest was due {since}: {clean(health.oldest_overdue_job or '')}"
     return Styled(f"{health.overdue}, {oldest}", "red")
+
+
+def _incidents(health: Health) -> Cell:
+    told = "" if health.channels else ", and no channel: nobody is told (pgcron-runner channel add)"
+    if not health.incidents_open:
+        return f"none open{told}"
+    return Styled(f"{health.incidents_open} open{told} (pgcron-runner incident list)", "red")
 
 
 def _verdict(wrong: list[str]) -> tuple[str, Cell]:

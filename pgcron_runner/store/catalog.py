@@ -247,6 +247,9 @@ class Health:
     overdue: int
     oldest_overdue_at: datetime | None
     oldest_overdue_job: str | None
+    incidents_open: int
+    channels: int
+    alerts_undelivered: int
 
 
 async def read_clock(connection: Connection) -> datetime:

@@ -75,6 +75,7 @@ drop index pgcron.alerts_unsent;
 drop index pgcron.alerts_incident;
 create index alerts_incident on pgcron.alerts (incident_id, channel_id, id);
 create index alerts_unsent on pgcron.alerts (channel_id, send_at, id) where sent_at is null and given_up_at is null;
+create index alerts_given_up on pgcron.alerts (given_up_at) where given_up_at is not null;
 create index alerts_sent on pgcron.alerts (channel_id, sent_at) where sent_at is not null;
 
 -- ------------------------------------------------------------------------------------------------ messages

@@ -34,5 +34,12 @@ select clock.now, clock.paused,
          where r.status in ('failed', 'timed_out', 'lost') and r.finished_at > clock.now - interval '1 day') as failures_last_day,
        (select count(*) from overdue) as overdue,
        (select due_at from overdue order by due_at limit 1) as oldest_overdue_at,
-       (select job_name from overdue order by due_at limit 1) as oldest_overdue_job
+       (select job_name from overdue order by due_at limit 1) as oldest_overdue_job,
+       (select count(*) from pgcron.incidents i where i.closed_at is null) as incidents_open,
+       (select count(*) from pgcron.channels c where c.enabled) as channels,
+       -- Given up since yesterday, or tried in vain for a quarter of an hour.
+       (select count(*) from pgcron.alerts a where a.given_up_at is not null and a.given_up_at > clock.now - interval '1 day')
+       + (select count(*) from pgcron.alerts a
+           where a.sent_at is null and a.given_up_at is null and a.error is not null
+             and a.first_tried_at < clock.now - interval '15 minutes') as alerts_undelivered
   from clock

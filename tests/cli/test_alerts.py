@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from tests.cli.conftest import Cli
 from tests.duties.test_watch import fail
-from tests.statements.builders import add_job
+from tests.statements.builders import NOW, add_job
 from tests.statements.test_incidents import add_channel, alerts
 from tests.support.databases import Database
 
@@ -90,6 +92,19 @@ def test_an_incident_is_listed_shown_and_taken_on(cli: Cli, database: Database) 
     assert cli("incident", "ack", "1", "--by", "bob").lines == ["Incident 1 is now taken on by bob."]
     assert [alert[1] for alert in alerts(database)] == ["failed", "acknowledged"]
     assert cli("incident", "show", "1", "--json").json["acknowledged_by"] == "bob"
+
+
+def test_a_job_shows_what_is_wrong_with_it_and_why_it_was_disabled(cli: Cli, database: Database) -> None:
+    job_id = add_job(database, "backup")
+    for minute in range(3):
+        fail(database, job_id, at=NOW + timedelta(minutes=minute))
+    cli("incident", "ack", "1", "--by", "ann")
+    database.execute("update pgcron.jobs set enabled = false, paused_reason = 'disabled after 3 failures in a row'")
+    shown = cli("job", "show", "backup").out
+    assert "Open incident 1: failed, 3 times in a row, since " in shown
+    assert ", taken on by ann." in shown
+    assert "disabled after 3 failures in a row" in shown
+    assert cli("job", "show", "backup", "--json").json["incidents"][0]["failures"] == 3
 
 
 def test_what_is_over_is_listed_only_when_asked_for(cli: Cli, database: Database) -> None:

@@ -24,7 +24,9 @@ from pgcron_runner.embedded import Server
 from pgcron_runner.embedded.host import give_to_server_user
 from pgcron_runner.store.inquiry import Server as Asked
 from tests.cli.conftest import Cli
-from tests.statements.builders import register, text_of
+from tests.cli.test_watch import undelivered
+from tests.statements.builders import add_job, register, text_of
+from tests.statements.test_incidents import add_channel
 from tests.support.databases import Database
 from tests.support.folders import quick_folder
 from tests.support.pooler import Mode, needs_pgbouncer, pgbouncer
@@ -72,7 +74,7 @@ def test_a_healthy_server(cli: Cli, database: Database) -> None:
     assert not_ok(found) == [], found
     assert list(found) == [
         "connection", "version", "session", "writable", "schema", "notify", "clock", "workers", "zone data", "rights",
-        "transactions", "connections",
+        "alerts", "transactions", "connections",
     ]  # fmt: skip
     assert found["notify"][1].startswith("a round trip took ")
     assert found["session"][1] == "direct, no pooler in between"
@@ -86,6 +88,16 @@ def test_an_ordinary_role_with_its_rights_is_healthy_too(offline: Cli, database:
         found = results(offline, "--dsn", dsn)
     assert not_ok(found) == [], found
     assert found["transactions"][1] == "none is open, as far as this role may see"
+
+
+def test_where_nobody_would_be_told(cli: Cli, database: Database) -> None:
+    add_job(database)
+    assert results(cli)["alerts"][0] == "warn"
+    assert "nobody is told of jobs that fail" in results(cli)["alerts"][1]
+    add_channel(database)
+    assert results(cli)["alerts"] == ("ok", "1 channel; try each: pgcron-runner channel test")
+    undelivered(database)
+    assert results(cli)["alerts"][1].startswith("1 message is not taken by the channel.")
 
 
 # ------------------------------------------------------------------------------------------- other workers

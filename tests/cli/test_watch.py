@@ -89,9 +89,32 @@ def test_all_is_well(cli: Cli, database: Database) -> None:
         "overdue": 0,
         "oldest_overdue_at": None,
         "oldest_overdue_job": None,
+        "incidents_open": 0,
+        "channels": 0,
+        "alerts_undelivered": 0,
         "healthy": True,
         "wrong": [],
     }
+
+
+def test_that_a_job_fails_is_shown_and_no_reason_for_an_exit_code(cli: Cli, database: Database) -> None:
+    register(database, WORKER)
+    database.execute("insert into pgcron.incidents (job_name, event) values ('backup', 'failed')")
+    shown = cli("status")
+    assert shown.code == 0
+    assert (
+        "1 open, and no channel: nobody is told (pgcron-runner channel add) (pgcron-runner incident list)" in shown.out
+    )
+
+
+def undelivered(database: Database) -> None:
+    """A message that its channel has not taken for an hour."""
+    database.execute(
+        """with channel as (
+             insert into pgcron.channels (name, target) values ('bad', 'json://127.0.0.1') returning id)
+           insert into pgcron.alerts (channel_id, job_name, event, dedup_key, error, first_tried_at)
+           select id, 'backup', 'failed', 'x', 'it answered 500', now() - interval '1 hour' from channel"""
+    )
 
 
 def no_worker(database: Database) -> None:
@@ -125,6 +148,7 @@ def overdue_job(database: Database) -> None:
         (problem, "1 job has a problem (pgcron-runner job list --problem)"),
         (overdue_run, "1 run is overdue"),
         (overdue_job, "1 run is overdue"),
+        (undelivered, "1 alert is not taken by the channel (pgcron-runner channel list)"),
     ],
 )
 def test_what_is_wrong_is_said_and_is_the_exit_code(
