@@ -20,7 +20,7 @@ with said as materialized (
        for no key update
 ), finished as (
     update pgcron.runs r
-       set status = 'succeeded', finished_at = coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()),
+       set status = 'succeeded', finished_at = coalesce(%(now)s::pg_catalog.timestamptz, pg_catalog.clock_timestamp()),
            result = %(result)s::pg_catalog.text::pg_catalog.jsonb, output = %(output)s::pg_catalog.text,
            output_bytes = %(output_bytes)s::bigint, output_truncated = %(output_truncated)s::boolean,
            progress = coalesce(%(progress)s::pg_catalog.text::pg_catalog.jsonb, r.progress), state = coalesce(s.state, r.state)
@@ -36,7 +36,7 @@ with said as materialized (
     select made.run_id
       from following w
      cross join lateral pgcron.enqueue_run(
-           w.job_id, 'chain', coalesce(%(now)s::timestamptz, pg_catalog.clock_timestamp()) operator(pg_catalog.+) w.delay,
+           w.job_id, 'chain', coalesce(%(now)s::pg_catalog.timestamptz, pg_catalog.clock_timestamp()) operator(pg_catalog.+) w.delay,
            args => w.args, state => w.state, parent_run_id => %(run_id)s::bigint) as made
      where w.job_id is not null and (select true from finished)
 )

@@ -23,7 +23,7 @@ from pgcron_runner.errors import DatabaseRefused
 from pgcron_runner.execution.sql.way import LOCK_IS_HELD, RETRY_PAUSE, begin_with_lock
 from pgcron_runner.execution.sql.work import ENDED_ITS_TRANSACTION, TAKEN_OVER, Work
 from pgcron_runner.model import Outcome, Output, Status
-from pgcron_runner.store import runs, sql_runs
+from pgcron_runner.store import sql_runs
 from pgcron_runner.store.sql_runs import OpenedSqlRun
 
 _READ_ONLY = "25006"
@@ -89,14 +89,14 @@ class Here:
             await sql_runs.lift_timeouts(connection)
 
     async def _why_not_committed(self, connection: Connection) -> Outcome:
-        work, run_id = self._work, self._task.run_id
+        work = self._work
         if not in_transaction(connection):
             # The record was accepted; the same error came out of COMMIT itself.
             return work.failed(error="22012: division by zero", reason="a deferred trigger failed at COMMIT")
         await connection.execute("rollback")
         # Not recorded by anybody, since our own transaction was rolled back.
-        ours = await runs.read_own_runs(connection, self._worker_id, [run_id])
-        return work.failed(reason=_NOT_ITS_RECORD) if run_id in ours else TAKEN_OVER
+        opened = await sql_runs.open_sql_run(connection, self._worker_id, self._task)
+        return work.failed(reason=_NOT_ITS_RECORD) if opened.ours else TAKEN_OVER
 
     def refused(self, error: DatabaseError) -> Outcome:
         # Nothing was committed: the transaction ended with its session.

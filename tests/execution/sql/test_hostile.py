@@ -70,7 +70,6 @@ TRANSACTION = [
     # Ending its own session, or tightening its limits.
     Case("select pg_terminate_backend(pg_backend_pid())", Status.LOST, LOST),
     Case("select pg_cancel_backend(pg_backend_pid()), pg_sleep(9)", FAILED, "57014"),
-    Case("set idle_in_transaction_session_timeout = 1; select pg_sleep(0.1)", Status.LOST, LOST),
     Case("set statement_timeout = 20; select pg_sleep(9)", FAILED, "57014: canceling statement due to statement"),
     Case("set lock_timeout = 1; set deadlock_timeout = 1", GOOD),
     Case("set client_connection_check_interval = 0; set tcp_keepalives_idle = 1", GOOD),

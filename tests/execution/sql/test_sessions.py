@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,18 +12,11 @@ from pgcron_runner.execution.sql import SqlRunner
 from pgcron_runner.execution.stop import Stop
 from pgcron_runner.model import Status
 from tests.execution.sql.stage import (
-    ALONE,
-    DONE,
     MakeRunner,
-    work,
 )
 from tests.execution.tasks import (
-    AT_THE_GATE,
     claimed_task,
-    running,
     session_pids,
-    shut_gate,
-    someone_waits,
     value_of,
 )
 from tests.support.databases import Database
@@ -94,42 +85,3 @@ async def test_a_failed_job_leaves_nothing_either(database: Database, make_runne
     looking = "select pg_backend_pid(), current_setting('timezone')"
     assert value_of(await runner.run(claimed_task(database, looking, name="after"), Stop(), Live())) == pid
     assert database.value("select count(*) from pg_locks where locktype = 'advisory'") == 0
-
-
-LIMITS = ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout"]
-
-
-async def test_the_roles_own_limits_do_not_end_a_job(database: Database, runner: SqlRunner) -> None:
-    held = claimed_task(database, f"select pg_sleep(1); {DONE}; {AT_THE_GATE}", timeout=timedelta(seconds=60))
-    alone = claimed_task(database, f"select pg_sleep(1); {DONE}", name="alone", args=ALONE)
-    for name in LIMITS:
-        set_limit(database, name, "300ms")
-    with shut_gate(database) as open_gate:
-        async with running(runner.run, held) as going, running(runner.run, alone) as going_alone:
-            assert (await going_alone).status is Status.SUCCEEDED
-            await someone_waits(database)
-            await asyncio.sleep(0.4)
-            open_gate()
-            assert (await going).recorded
-    assert work(database) == 2
-
-
-async def test_nor_does_the_roles_limit_of_a_transaction(database: Database, runner: SqlRunner) -> None:
-    if database.value("select current_setting('server_version_num')::int") < 170000:
-        pytest.skip("this server has no transaction_timeout")
-    set_limit(database, "transaction_timeout", "300ms")
-    task = claimed_task(database, f"select pg_sleep(0.5); {DONE}", args=ALONE)
-    assert (await runner.run(task, Stop(), Live())).status is Status.SUCCEEDED
-
-
-def set_limit(database: Database, name: str, value: str) -> None:
-    role = database.value("select current_user::text")
-    database.execute(f"alter role {role} in database {database.name} set {name} = '{value}'")
-
-
-async def test_a_limit_that_the_job_sets_itself_holds(database: Database, runner: SqlRunner) -> None:
-    outcome = await runner.run(
-        claimed_task(database, "set statement_timeout = '10ms'; select pg_sleep(9)"), Stop(), Live()
-    )
-    assert outcome.error == "57014: canceling statement due to statement timeout"
-    assert outcome.status is Status.FAILED
