@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
+import sys
 from datetime import timedelta
 
 import pytest
 
-from tests.faults.processes import marked
+from tests.faults.processes import descendants, marked
 from tests.faults.stage import Stage
 
 pytestmark = pytest.mark.faults
@@ -166,3 +168,15 @@ def test_o20_a_text_that_is_too_long_fails_alone(stage: Stage) -> None:
     stage.wait_status(long, "failed")
     assert str(end_of(stage, long)[1]).startswith("launch failed: the command (200,0")
     stage.wait_status(short, "succeeded")
+
+
+def test_a_run_that_uses_too_much_memory_fails_and_says_so_in_its_row(stage: Stage) -> None:
+    eat = f"{sys.executable} -I -S -c 'import time; kept = b\"x\" * (200 << 20); time.sleep(300)'"
+    stage.add_job("greedy", "shell", f"{eat} & {eat} & wait", max_attempts=1)
+    stage.database.execute("update pgcron.jobs set memory_limit_mb = 300")
+    worker = stage.ready()
+    run_id = stage.run_now("greedy")
+    assert stage.wait_status(run_id, "failed", "succeeded").status == "failed"
+    _, _, reason, _ = end_of(stage, run_id)
+    assert re.fullmatch(r"it used \d+ MB of memory, more than its limit of 300 MB", str(reason))
+    assert [process for process in descendants(worker.pid) if "kept =" in process.command] == []
