@@ -92,7 +92,10 @@ def _plan_after_finish(job: DueJob, pause: timedelta, now: datetime) -> Plan:
 
     While a run is live the next one is at least a whole pause away, so it is enough to look again then.
     """
-    due = job.next_run_at if job.last_finished_at is None else max(job.next_run_at, job.last_finished_at + pause)
+    due = job.next_run_at
+    # An end that lies ahead was written while the database's clock was wrong, and tells nothing.
+    if job.last_finished_at is not None and job.last_finished_at <= now:
+        due = max(due, job.last_finished_at + pause)
     runs: tuple[PlannedRun, ...] = ()
     if job.running_run_ids or job.queued_run_id is not None:
         following = now + pause
