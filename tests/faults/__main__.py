@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from tests.faults.programme.play import Order, play
+from tests.faults.programme.play import Order, play, tidy_up_on_term
 from tests.faults.programme.report import report
 from tests.faults.programme.storm import KINDS
 
@@ -25,6 +25,7 @@ def main() -> int:
     )
     parser.add_argument("--lease", type=float, default=4.0, help="seconds")
     given = parser.parse_args()
+    tidy_up_on_term()
     only = tuple(word.strip() for word in given.only.split(",") if word.strip())
     order = Order(
         given.seed,

@@ -21,6 +21,7 @@ from pgcron_runner.migrate import migrate_database
 from tests.faults.programme.hosts import Host, Resurrection
 from tests.faults.programme.jobs import SCHEMA
 from tests.faults.programme.nodes import Cluster, children, home_for_servers
+from tests.faults.programme.play import tidy_up_on_term
 from tests.faults.programme.tools import build_mark
 
 _FAULT_EVERY = 20.0
@@ -48,6 +49,7 @@ def main() -> int:
     parser.add_argument("--server", type=Path, help="the bin folder of another Postgres")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
+    tidy_up_on_term()
     chance = random.Random(given.seed)
     with ExitStack() as stack:
         home, _ = stack.enter_context(home_for_servers())

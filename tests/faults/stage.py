@@ -326,7 +326,7 @@ def _job(
     max_running: int | None,
 ) -> Job:
     # A job of which nothing is planned any more and that has no end never had a time, such as a manual one.
-    bounded = next_run_at is not None or ends_at is not None
+    bounded = next_run_at is not None or ends_at is not None or schedule.startswith("@at ")
     edition = Edition(schedule if bounded else None, timezone, anchored_at, next_run_at, ends_at)
     return Job(name, (edition,), max_attempts, max_running)
 

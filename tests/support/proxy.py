@@ -57,10 +57,6 @@ class Proxy:
         """The other way round: the server sees its clients gone, and they believe in it."""
         self._on_loop(lambda: self._part(is_near=False))
 
-    def resume_to_client(self) -> None:
-        """Let the clients hear again; the rest stays as it is."""
-        self._on_loop(self._resume_to_client)
-
     def resume(self) -> None:
         """Carry again and at once, and take new connections again."""
         self._on_loop(self._resume)
@@ -137,11 +133,6 @@ class Proxy:
             if side.is_near and side.is_abandoned:
                 # A client that still believes in a server that has seen it go.
                 side.reset()
-            side.let_flow()
-
-    def _resume_to_client(self) -> None:
-        self.stalled -= {"to the client"}
-        for side in list(self.sides):
             side.let_flow()
 
     def _part(self, *, is_near: bool) -> None:

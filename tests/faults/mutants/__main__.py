@@ -11,9 +11,9 @@ import time
 from collections import Counter
 
 from tests.faults.mutants.catalogue import ALL, Mutant, find
-from tests.faults.programme.play import Order, Played, play
+from tests.faults.programme.play import Order, Played, play, tidy_up_on_term
 
-_STORM = 0.6
+_STORM = 0.8
 
 
 def main() -> int:
@@ -23,6 +23,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0, help="for each")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
+    tidy_up_on_term()
     mutants = [find(name) for name in given.names] or list(ALL)
     caught = [_try(mutant, given.minutes * 60, given.seed) for mutant in mutants]
     return 0 if all(caught) else 1
@@ -46,7 +47,7 @@ def _try(mutant: Mutant, patience: float, seed: int) -> bool:
 
 def order_for(mutant: Mutant, seed: int) -> Order:
     """A short storm of the faults that should bring it to light."""
-    return Order(seed, _STORM, only=mutant.only, mutant=mutant.name, rate=50, calm=0)
+    return Order(seed, _STORM, only=mutant.only, mutant=mutant.name, rate=mutant.rate, calm=0, cables=False)
 
 
 def _by_what(played: Played) -> str:

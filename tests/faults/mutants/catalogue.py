@@ -15,12 +15,13 @@ Patch = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """`only`: words of the kinds of faults; none: acts of people are enough."""
+    """`only`: words of the kinds of faults. `rate`: how many a minute; few where others must look on in health."""
 
     name: str
     what: str
     patch: Patch
     only: tuple[str, ...]
+    rate: float = 40.0
 
 
 def sql(**changes: tuple[str, str]) -> Patch:
@@ -146,6 +147,7 @@ ALL = (
         "a run is finished by its id alone",
         sql(finish_runs=(_FINISH, "where r.id = o.run_id and %(worker_id)s::uuid is not null")),
         ("frozen for longer", "line cut silently"),
+        rate=9,
     ),
     Mutant(
         "lease-by-the-database's-clock",
@@ -163,6 +165,7 @@ ALL = (
         "a worker counts its lease from the answer to its heartbeat",
         attribute("decisions.standing:own_deadline", _deadline_from_the_answer),
         ("answers late",),
+        rate=7,
     ),
     Mutant(
         "lock-alone",
@@ -189,6 +192,7 @@ ALL = (
         "the guard kills nothing while its worker is silent",
         attribute("execution.processes:Guard.feed", _for_ever),
         ("frozen for longer",),
+        rate=9,
     ),
     Mutant(
         "commands-outlive-their-worker",
@@ -198,6 +202,7 @@ ALL = (
             attribute("execution.processes:Guard.start", _kept_open),
         ),
         ("worker killed",),
+        rate=9,
     ),
     Mutant(
         "retry-in-the-same-row",
@@ -228,6 +233,7 @@ ALL = (
         "occurrences of an outage leave no row",
         attribute("planning:_missed", lambda _: lambda *__: []),
         ("server away",),
+        rate=9,
     ),
     Mutant(
         "any-clock-is-believed",

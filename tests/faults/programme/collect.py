@@ -84,7 +84,7 @@ def _job(name: str, edits: list[dict[str, Any]], state: dict[str, Any] | None) -
 
 
 def _is_new(before: dict[str, Any] | None, edit: dict[str, Any]) -> bool:
-    return before is None or before["anchored_at"] != edit["anchored_at"] or before["enabled"] != edit["enabled"]
+    return before is None or any(before[name] != edit[name] for name in ("anchored_at", "enabled", "paused_until"))
 
 
 def _edition(edit: dict[str, Any], planned: bool, following: datetime | None) -> Edition:

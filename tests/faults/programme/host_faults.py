@@ -154,10 +154,11 @@ def late_answer(scene: Scene, host: Host) -> str | None:
         return None
     for proxy in host.proxies:
         proxy.stall("to the client")
-    scene.pause(0.25 * scene.lease, 0.45 * scene.lease)
-    for proxy in host.proxies:
-        proxy.stall("to the server")
-        proxy.resume_to_client()
+    scene.pause(0.45 * scene.lease, 0.6 * scene.lease)
+    _each(host, "resume")
+    # Long enough for what a heartbeat says after its first answer, too short for another one.
+    time.sleep(0.02 * scene.lease)
+    _each(host, "stall")
     return _hold_line(scene, host, 1.6, 2.2)
 
 

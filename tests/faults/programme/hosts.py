@@ -25,13 +25,14 @@ _ROOT = Path(__file__).parents[3]
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """One worker process, from its start to its end on the boot-time clock, and what was done to it."""
+    """One worker process, from its start to its end on the boot-time clock; `logged`: how long the log was then."""
 
     pid: int
     began_at: float
     ended_at: float | None
     code: int | None
     killed_by_us: bool
+    logged: int
 
 
 class Host:
@@ -114,7 +115,7 @@ class Host:
         """Writes down how the last worker ended, if it has."""
         if self.popen is None or (code := self.popen.poll()) is None:
             return
-        self.lives.append(Life(self.popen.pid, self._began_at, boottime(), code, self._ours))
+        self.lives.append(Life(self.popen.pid, self._began_at, boottime(), code, self._ours, self.log.stat().st_size))
         self.popen = None
 
     @property

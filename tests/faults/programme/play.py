@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -20,7 +21,7 @@ from tests.faults.checker import Breach, History, breaches
 from tests.faults.processes import marked
 from tests.faults.programme import collect
 from tests.faults.programme.driver import Driver
-from tests.faults.programme.hosts import Host, Resurrection
+from tests.faults.programme.hosts import Host, Life, Resurrection
 from tests.faults.programme.jobs import SCHEMA, all_jobs, insert
 from tests.faults.programme.namespaces import Network, are_possible
 from tests.faults.programme.nodes import Cluster, home_for_servers
@@ -43,7 +44,7 @@ class Order:
     rate: float = 28.0
     lease: float = 4.0
     calm: float = 25.0
-    jobs: tuple[str, ...] = ()
+    cables: bool = True
 
 
 @dataclass
@@ -61,6 +62,11 @@ class Played:
     notes: list[str] = field(default_factory=list)
     acts: int = 0
     seconds: float = 0.0
+
+
+def tidy_up_on_term() -> None:
+    """SIGTERM to this program leaves no server, worker, namespace or volume behind."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
 def play(order: Order, *, say: bool = True) -> Played:
@@ -114,7 +120,7 @@ def _stage(order: Order) -> Iterator[tuple[Scene, Driver, Path]]:
         home, volumes = stack.enter_context(home_for_servers())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pgcron-faults-")))
         folder.chmod(0o755)
-        network = stack.enter_context(Network()) if are_possible() else None
+        network = stack.enter_context(Network()) if order.cables and are_possible() else None
         shim, mark = build_clock_shim(folder), build_mark(folder)
         clock = SteppedClock(shim, folder / "server.clock") if shim else None
         namespace = network.servers if network else None
@@ -133,6 +139,8 @@ def _stage(order: Order) -> Iterator[tuple[Scene, Driver, Path]]:
         for host in hosts:
             host.start()
             stack.callback(host.stop)
+        # Whoever starts while a clock is wrong has no other to compare it with.
+        time.sleep(3)
         yield scene, driver, mark
 
 
@@ -289,11 +297,17 @@ def _end_workers(scene: Scene) -> list[str]:
     for host in scene.hosts:
         host.stop()
         found += [
-            f"the worker of {host.name} (process {life.pid}) ended by itself with code {life.code}"
+            f"the worker of {host.name} ended by itself with code {life.code}; it said: {_last_words(host, life)}"
             for life in host.lives
             if not life.killed_by_us
         ]
     return found
+
+
+def _last_words(host: Host, life: Life) -> str:
+    """What was in the log of a host just before one of its workers ended."""
+    text = host.log.read_text(errors="replace")[: life.logged].splitlines()
+    return " | ".join(line[:300] for line in text[-4:])
 
 
 def _history(scene: Scene, mark: Path, calm_from: datetime | None, complaints: list[str]) -> History:

@@ -176,8 +176,9 @@ def _fail_over(scene: Scene, *, old_lives: bool) -> str | None:
             forgotten = _forgotten(old, cluster.primary)
         old.kill()
         if not cluster.synchronous:
-            # What was written in the last moment before may not have reached the standby.
-            scene.splits.append(SplitBrain(began - 2.0, boottime(), forgotten))
+            # What was written in the last moment before may not have reached the standby; and what the old primary has
+            # given out in its last moment goes on until the lease of its worker is over.
+            scene.splits.append(SplitBrain(began - 2.0, boottime() + scene.lease, forgotten))
         cluster.add_standby()
     how = "synchronous" if cluster.synchronous else f"{len(forgotten)} runs forgotten"
     return f"{how}, the old one {'lived on' if old_lives else 'was dead'}"
@@ -210,10 +211,14 @@ def step_clock(scene: Scene) -> str | None:
 
 
 def step_clock_for_a_moment(scene: Scene) -> str | None:
-    """By a minute or an hour, and back again before anybody should have believed it."""
+    """By a minute or an hour, and back again before anybody should have believed it. No worker starts meanwhile."""
     if scene.cluster.clock is None:
         return None
-    with scene.still:
+    with scene.still, ExitStack() as held:
+        for host in scene.hosts:
+            if not host.running or not host.busy.acquire(timeout=0.2):
+                return None
+            held.callback(host.busy.release)
         seconds = scene.chance.choice([-1, 1]) * scene.chance.choice([30.0, 60.0, 3600.0])
         scene.step_clock(seconds, trusted=False)
         try:
