@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 import resource
 import signal
@@ -31,8 +32,12 @@ def set_mark(mark: int) -> None:
     """Mark this process and all that it starts from now on."""
     # Where the hard limit was lowered, or the system has no such limit, parents and sessions must do.
     with contextlib.suppress(OSError, ValueError):
-        hard = resource.getrlimit(_RLIMIT_LOCKS)[1]
-        resource.setrlimit(_RLIMIT_LOCKS, (mark, hard))
+        resource.setrlimit(_RLIMIT_LOCKS, (mark, _hard_limit()))
+
+
+@functools.cache
+def _hard_limit() -> int:
+    return resource.getrlimit(_RLIMIT_LOCKS)[1]
 
 
 def mark_of(pid: int) -> int | None:
