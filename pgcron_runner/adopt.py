@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from datetime import timedelta
 from uuid import UUID
 
 from pgcron_runner.database import Connection
@@ -16,15 +17,16 @@ from pgcron_runner.store.runs import LockedJob
 class Adopt:
     """The duty, on each new control session before anybody else may use it. `in_hand` tells what the worker holds."""
 
-    def __init__(self, worker_id: UUID, in_hand: Callable[[], Collection[Task]]) -> None:
+    def __init__(self, worker_id: UUID, lease: timedelta, in_hand: Callable[[], Collection[Task]]) -> None:
         self._worker_id = worker_id
+        self._lease = lease
         self._in_hand = in_hand
         self._pid: int | None = None
 
     async def step(self, connection: Connection) -> Adopted:
         """Looks at what is in hand, row by row and lock by lock. It stops nothing itself."""
         await check_schema(connection)
-        server = await workers.read_timeline(connection)
+        server, held_for = await workers.note_timeline(connection, self._lease)
         if self._pid is not None:
             # A line that was cut may look whole from the server: our own last session still has our locks.
             await workers.terminate_session(connection, self._worker_id, self._pid)
@@ -35,6 +37,7 @@ class Adopt:
         refused = await runs.take_job_locks(connection, locks) if locks else set()
         return Adopted(
             server,
+            held_for,
             taken=frozenset(taken),
             refused=frozenset(task.run_id for task in tasks.values() if task.job_id in refused),
             refused_jobs=frozenset(refused),

@@ -51,6 +51,11 @@ class Execute:
         return len(self._running)
 
     @property
+    def running_ids(self) -> frozenset[int]:
+        """Runs that go on."""
+        return frozenset(self._running)
+
+    @property
     def run_ids(self) -> list[int]:
         """All runs in hand."""
         return [*self._running, *self.unrecorded]

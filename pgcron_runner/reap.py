@@ -8,14 +8,12 @@ from pgcron_runner.clock import boottime
 from pgcron_runner.database import Connection, DatabaseError, is_connection_lost
 from pgcron_runner.leases import Beat, Watch
 from pgcron_runner.logs import get_logger
-from pgcron_runner.model import Outcome, Status
-from pgcron_runner.retry import retry_in
 from pgcron_runner.session import Session
-from pgcron_runner.settings import BATCH
 from pgcron_runner.store import runs, workers
-from pgcron_runner.store.runs import Ending, LostRun
 
 log = get_logger(__name__)
+
+_VANISHED = "its worker vanished: no heartbeat for a whole lease"
 
 
 class Reap:
@@ -40,7 +38,7 @@ class Reap:
                 return 0
             # First its sessions: nothing of it may commit any more, and its job locks become free.
             found, ended = await _terminate(connection, silent)
-            lost = await self._close_runs(connection, silent)
+            lost = await runs.close_lost_runs(connection, silent.worker_id, reason=_VANISHED)
             await workers.end_worker(connection, silent.worker_id, "lost")
         log.warning(
             "worker_lost",
@@ -58,13 +56,6 @@ class Reap:
             )
         return lost
 
-    async def _close_runs(self, connection: Connection, silent: Beat) -> int:
-        closed = 0
-        while lost := await runs.lock_lost_runs(connection, silent.worker_id, limit=BATCH):
-            endings = [_lost(run) for run in lost]
-            closed += len(await runs.finish_runs(connection, silent.worker_id, endings))
-        return closed
-
 
 async def _terminate(connection: Connection, silent: Beat) -> tuple[int, int]:
     """In a savepoint: what Postgres refuses here must not keep the runs from being closed."""
@@ -76,8 +67,3 @@ async def _terminate(connection: Connection, silent: Beat) -> tuple[int, int]:
             raise
         log.warning("sessions_not_ended", worker=str(silent.worker_id), error=str(error).strip())
         return 0, 0
-
-
-def _lost(run: LostRun) -> Ending:
-    outcome = Outcome(Status.LOST, reason="its worker vanished: no heartbeat for a whole lease")
-    return Ending(run.run_id, outcome, retry_in(run.retry, Status.LOST, run.attempt) if run.retry else None)

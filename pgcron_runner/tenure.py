@@ -25,7 +25,7 @@ from pgcron_runner.decisions import Action, Beat, End, Feed, InHand, Look, Phase
 from pgcron_runner.deliver import EVERY as DELIVER_EVERY
 from pgcron_runner.deliver import Deliver
 from pgcron_runner.dispatch import Dispatch
-from pgcron_runner.errors import PgcronError
+from pgcron_runner.errors import DatabaseUnavailable, PgcronError
 from pgcron_runner.execute import Execute
 from pgcron_runner.execution.processes import Guard
 from pgcron_runner.execution.runners import Runners
@@ -93,7 +93,7 @@ class Tenure:
         self._dispatch = Dispatch(self._control, duties, self._settings, lambda: self._standing)
         self._finish = Finish(self._record, self._control, self.id)
         self._heartbeat = Heartbeat(self._control, self.id)
-        self._adopt = Adopt(self.id, lambda: self._execute.tasks)
+        self._adopt = Adopt(self.id, self._settings.lease, lambda: self._execute.tasks)
         self._reap = Reap(self._record, self.id, self._lease)
         self._report = Report(self._record, self.id, self._execute.live)
         self._tidy = Tidy(self._record)
@@ -155,11 +155,14 @@ class Tenure:
             "version": __version__,
             "zone_data": zone_data_version(),
         }
-        async with self._control.use() as connection:
-            sent_at = boottime()
-            await workers.register_worker(connection, self.id, self._settings, facts)
-        self._decide(self._standing.renewed(sent_at, boottime()))
-        self.registered = True
+        while not self.registered:
+            # A session that is lost at this moment must not cost the worker: it comes back.
+            with suppress(DatabaseUnavailable):
+                async with self._control.use() as connection:
+                    sent_at = boottime()
+                    await workers.register_worker(connection, self.id, self._settings, facts)
+                self._decide(self._standing.renewed(sent_at, boottime()))
+                self.registered = True
         log.info("worker_started", worker=str(self.id), slots=self._settings.slots, lease_s=self._lease)
 
     async def _abandon(self) -> None:
@@ -229,13 +232,11 @@ class Tenure:
                 assert_never(action)
 
     async def _adopt_session(self, connection: Connection) -> None:
-        self._decide(self._standing.adopted(await self._adopt.step(connection), boottime()))
+        adopted = await self._adopt.step(connection)
+        self._decide(self._standing.adopted(adopted, self._execute.running_ids, boottime()))
 
     async def _beat_step(self) -> None:
-        standing = self._standing
-        beaten = await self._heartbeat.step(
-            lambda: self._execute.run_ids, stopping=standing.is_stopping, search=standing.searches(boottime())
-        )
+        beaten = await self._heartbeat.step(lambda: self._execute.run_ids, lambda: self._standing)
         self._decide(self._standing.beaten(beaten, self._execute.run_ids, boottime()))
 
     async def _watchdog_step(self) -> float:

@@ -43,6 +43,7 @@ class Beaten:
 
     `alive` false: the row was closed by others, and with it all runs. `taken`: runs that are no longer this worker's.
     `given_back`: runs that were claimed by a COMMIT without an answer; they were never begun, and are queued again.
+    `lost`: runs that may have been, before a failover; nobody knows any more what they came to.
     """
 
     sent_at: float
@@ -52,17 +53,20 @@ class Beaten:
     taken: frozenset[int] = frozenset()
     cancelled: frozenset[int] = frozenset()
     given_back: frozenset[int] = frozenset()
+    lost: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """What a new control session found. `server`: which system and timeline it speaks with.
+    """What a new control session found. `server`: which system and timeline it speaks with; `held_for`: seconds for
+    which nothing may be begun on it yet, since it has taken over from another one.
 
     `taken`: runs in hand whose rows say that they are no longer this worker's. `refused`: runs whose job lock somebody
     else has by now, and their jobs.
     """
 
     server: str
+    held_for: float = 0.0
     taken: frozenset[int] = frozenset()
     refused: frozenset[int] = frozenset()
     refused_jobs: frozenset[int] = frozenset()
@@ -76,9 +80,9 @@ class Standing:
     """All times are on the boot-time clock of the worker, which is called `worker`.
 
     `deadline`: until then it may act, counted from before the last heartbeat that was answered was sent.
-    `search_until`: until then a claim may turn up whose COMMIT it never heard the answer of. `held_until`: before that
-    nothing is begun. `patient_until`: what still runs then is interrupted by a drain, which ends at `give_up_at` at the
-    latest, written or not.
+    `search_until`: until then a claim may turn up whose COMMIT it never heard the answer of; `doubt_until`: or a run
+    that it has recorded before a failover. `held_until`: before that nothing is begun. `patient_until`: what still runs
+    then is interrupted by a drain, which ends at `give_up_at` at the latest, written or not.
     """
 
     worker: str
@@ -88,6 +92,7 @@ class Standing:
     clock: ClockWatch = _UNSEEN
     server: str | None = None
     search_until: float = -math.inf
+    doubt_until: float = -math.inf
     held_until: float = -math.inf
     patient_until: float = math.inf
     give_up_at: float = math.inf
@@ -120,6 +125,10 @@ class Standing:
         """Whether heartbeats look for runs that this worker has without knowing."""
         return now < self.search_until
 
+    def doubts(self, now: float) -> bool:
+        """Whether such a run may have been begun and recorded already, on a server that is no more."""
+        return now < self.doubt_until
+
     # What each event makes of it.
 
     def renewed(self, sent_at: float, now: float) -> Decision:
@@ -143,6 +152,9 @@ class Standing:
         if beaten.given_back:
             facts = {"runs": sorted(beaten.given_back), "consequence": "they wait for a worker again"}
             actions += [Say("claims_given_back", facts), Look()]
+        if beaten.lost:
+            facts = {"runs": sorted(beaten.lost), "consequence": "they are closed as lost; nobody knows how they ended"}
+            actions += [Say("runs_forgotten", facts), Look()]
         return standing, tuple(actions)
 
     def _reaped(self, in_hand: int) -> Decision:
@@ -162,23 +174,28 @@ class Standing:
             actions = (Say("database_clock_steady", warning=False), Look())
         return replace(self, clock=clock), actions
 
-    def adopted(self, adopted: Adopted, now: float) -> Decision:
-        """A new control session is there."""
+    def adopted(self, adopted: Adopted, running: Collection[int], now: float) -> Decision:
+        """A new control session is there; `running` are the runs that go on by now."""
         # The last claim may have been committed without our knowing, or still be on its way through a dying session.
         standing = replace(self, server=adopted.server, search_until=now + 2 * self.lease)
         actions: list[Action] = []
+        if adopted.held_for > 0:
+            # What the server before has acknowledged may be unknown here. Whoever has begun it knows by then, or has
+            # stopped it.
+            standing = replace(standing, held_until=max(self.held_until, now + adopted.held_for))
+        facts: dict[str, Any] = {"consequence": f"nothing is begun for {adopted.held_for:.3g} s, while others find out"}
         if self.server not in (None, adopted.server):
-            # What was acknowledged there may be unknown here. Whoever has begun it knows by then, or has stopped it.
-            standing = replace(standing, held_until=now + self.lease)
-            facts: dict[str, Any] = {"consequence": f"nothing is begun for {self.lease:g} s, while others find out"}
+            standing = replace(standing, doubt_until=standing.search_until)
             actions.append(Say("database_failed_over", facts | {"before": self.server, "now": adopted.server}))
-        if adopted.taken:
-            facts = {"runs": sorted(adopted.taken), "consequence": "they are stopped"}
+        elif adopted.held_for > 0:
+            actions.append(Say("database_has_taken_over", facts | {"now": adopted.server}))
+        if taken := adopted.taken.intersection(running):
+            facts = {"runs": sorted(taken), "consequence": "they are stopped"}
             actions.append(Say("runs_taken_over", facts))
         if adopted.refused_jobs:
             facts = {"jobs": sorted(adopted.refused_jobs), "consequence": "their runs are stopped"}
             actions.append(Say("locks_taken_over", facts))
-        if lost := adopted.taken | adopted.refused:
+        if lost := taken | adopted.refused:
             actions.append(StopRuns(StopReason.LEASE, lost, now=True))
         return standing, (*actions, Beat())
 
@@ -222,7 +239,7 @@ class Standing:
         # Beyond the lease others will have closed what is not written by then.
         give_up_at = min(self.give_up_at, self.deadline + self.lease)
         over = not in_hand.unrecorded or now >= give_up_at
-        return replace(self, give_up_at=give_up_at), (End(),) if over else ()
+        return replace(self, patient_until=math.inf, give_up_at=give_up_at), (End(),) if over else ()
 
     def elapses_in(self, in_hand: InHand, now: float) -> float:
         """Seconds until time may make something of it; infinite where only an event can."""

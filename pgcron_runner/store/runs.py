@@ -11,7 +11,9 @@ from uuid import UUID
 
 from pgcron_runner.database import Connection
 from pgcron_runner.decisions import Lane, LaneDue, NextDue
-from pgcron_runner.model import Kind, NextRun, Outcome, Output, RetryPolicy, Said, Task
+from pgcron_runner.model import Kind, NextRun, Outcome, Output, RetryPolicy, Said, Status, Task
+from pgcron_runner.retry import retry_in
+from pgcron_runner.settings import BATCH
 from pgcron_runner.statements import query
 
 
@@ -216,9 +218,28 @@ async def give_back_runs(connection: Connection, worker_id: UUID, run_ids: Colle
     await connection.execute(query("give_back_runs"), {"worker_id": worker_id, "run_ids": list(run_ids)})
 
 
-async def lock_lost_runs(connection: Connection, worker_id: UUID, *, limit: int) -> list[LostRun]:
-    """The running runs of a dead worker, locked."""
-    cursor = await connection.execute(query("lock_lost_runs"), {"worker_id": worker_id, "limit": limit}, binary=True)
+async def close_lost_runs(
+    connection: Connection, worker_id: UUID, *, reason: str, run_ids: Collection[int] | None = None
+) -> int:
+    """Closes the running runs of a worker as lost, or only some, with what follows; the transaction is the caller's."""
+    closed = 0
+    while lost := await lock_lost_runs(connection, worker_id, limit=BATCH, run_ids=run_ids):
+        endings = [_lost(run, reason) for run in lost]
+        closed += len(await finish_runs(connection, worker_id, endings))
+    return closed
+
+
+def _lost(run: LostRun, reason: str) -> Ending:
+    retry = None if run.retry is None else retry_in(run.retry, Status.LOST, run.attempt)
+    return Ending(run.run_id, Outcome(Status.LOST, reason=reason), retry)
+
+
+async def lock_lost_runs(
+    connection: Connection, worker_id: UUID, *, limit: int, run_ids: Collection[int] | None = None
+) -> list[LostRun]:
+    """The running runs of a dead worker, locked; only these, where `run_ids` is not None."""
+    given = {"worker_id": worker_id, "limit": limit, "run_ids": None if run_ids is None else list(run_ids)}
+    cursor = await connection.execute(query("lock_lost_runs"), given, binary=True)
     return [
         LostRun(run_id, name, attempt, None if policy[0] is None else RetryPolicy(*policy))
         for run_id, _, name, attempt, *policy in await cursor.fetchall()

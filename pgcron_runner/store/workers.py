@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -37,12 +37,12 @@ async def register_worker(
     )
 
 
-async def read_timeline(connection: Connection) -> str:
-    """Which system this is, and on which of its timelines: another text means another server's history."""
-    cursor = await connection.execute(query("read_timeline"))
+async def note_timeline(connection: Connection, lease: timedelta) -> tuple[str, float]:
+    """Which system this is and on which of its timelines, and for how many seconds nothing may be begun on it yet."""
+    cursor = await connection.execute(query("note_timeline"), {"lease": lease})
     row = await cursor.fetchone()
     assert row is not None
-    return str(row[0])
+    return str(row[0]), float(row[1])
 
 
 async def beat_worker(connection: Connection, worker_id: UUID, *, stopping: bool) -> datetime | None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 from pgcron_runner.claim import Claim
 from pgcron_runner.database import Database, Purpose
-from pgcron_runner.decisions import Lane
+from pgcron_runner.decisions import Beaten, Lane, Standing
 from pgcron_runner.errors import DatabaseUnavailable
 from pgcron_runner.finish import Finish
 from pgcron_runner.fire import Fire
@@ -60,6 +60,10 @@ class Stage:
         claimed = await self.claim.step(LANE, limit=limit, now=now)
         self.in_hand |= {task.run_id: task for task in claimed.tasks}
         return claimed.tasks
+
+    async def beat(self, in_hand: Callable[[], Collection[int]], **standing: Any) -> Beaten:
+        """One heartbeat, with these of its rights set."""
+        return await self.heartbeat.step(in_hand, lambda: Standing(str(self.id), self.lease, **standing))
 
     async def end(self, task: Task, outcome: Outcome, *, now: datetime | None = None) -> bool:
         """Finishes a claimed run and gives its lock back; False where it was no longer this worker's."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime, timedelta
 from typing import LiteralString
 
@@ -144,7 +145,7 @@ async def test_a_stale_worker_cannot_finish_a_reaped_run(database: Database) -> 
         await other.reap.step()
         assert await other.reap.step() == 1
         assert not await stale.end(task, Outcome(Status.SUCCEEDED))
-        beaten = await stale.heartbeat.step(list, stopping=False)
+        beaten = await stale.beat(list)
         assert not beaten.alive
     assert [row[3] for row in story(database)] == ["lost", "queued"]
 
@@ -153,7 +154,7 @@ async def test_a_worker_that_beats_is_never_reaped(database: Database) -> None:
     async with staged(database.dsn) as one, staged(database.dsn) as other:
         database.execute("update pgcron.workers set lease = '1 microsecond' where id = %s", (one.id,))
         await other.reap.step()
-        assert (await one.heartbeat.step(list, stopping=False)).alive
+        assert (await one.beat(list)).alive
         await other.reap.step()
         assert database.value("select ended_at from pgcron.workers where id = %s", (one.id,)) is None
 
@@ -176,10 +177,27 @@ async def test_a_claim_without_an_answer_is_given_back(database: Database) -> No
         await worker.fire.step(now=NINE)
         [task] = await worker.take(now=NINE)
         worker.in_hand.clear()  # the answer was lost
-        beaten = await worker.heartbeat.step(lambda: worker.in_hand, stopping=False, search=True)
+        beaten = await worker.beat(lambda: worker.in_hand, search_until=math.inf)
         assert beaten.given_back == {task.run_id}
     assert database.rows("select status, worker_id, started_at, lane from pgcron.runs") == [
         ("queued", None, None, None)
+    ]
+
+
+async def test_after_a_failover_a_run_that_nobody_has_in_hand_is_lost_and_not_begun_again(database: Database) -> None:
+    for job, attempts in (("once", 1), ("twice", 2)):
+        add_job(database, job, schedule="0 * * * *", anchored_at=later(minutes=-30), max_attempts=attempts)
+    async with staged(database.dsn) as worker:
+        await worker.fire.step(now=NINE)
+        begun = {task.run_id for task in await worker.take(now=NINE)}
+        worker.in_hand.clear()  # their ends were recorded by a server that is no more
+        beaten = await worker.beat(lambda: worker.in_hand, search_until=math.inf, doubt_until=math.inf)
+        assert beaten.given_back == set()
+        assert beaten.lost == begun
+    assert database.rows("select job_name, attempt, status from pgcron.runs order by job_name, attempt") == [
+        ("once", 1, "lost"),
+        ("twice", 1, "lost"),
+        ("twice", 2, "queued"),
     ]
 
 
@@ -189,7 +207,7 @@ async def test_a_run_that_its_own_transaction_recorded_is_not_taken_for_lost(dat
         await worker.fire.step(now=NINE)
         [task] = await worker.take(now=NINE)
         database.execute("update pgcron.runs set status = 'succeeded', finished_at = now()")
-        beaten = await worker.heartbeat.step(lambda: [task.run_id], stopping=False)
+        beaten = await worker.beat(lambda: [task.run_id])
         assert beaten.taken == frozenset()
 
 
@@ -199,7 +217,7 @@ async def test_a_cancelled_run_is_told_at_the_next_beat(database: Database) -> N
         await worker.fire.step(now=NINE)
         [task] = await worker.take(now=NINE)
         database.execute("update pgcron.runs set cancel_requested_at = now()")
-        beaten = await worker.heartbeat.step(lambda: [task.run_id], stopping=False)
+        beaten = await worker.beat(lambda: [task.run_id])
         assert beaten.cancelled == {task.run_id}
 
 

@@ -175,7 +175,7 @@ _STATEMENTS: dict[str, tuple[str, Purpose, dict[str, Any], int]] = {
     "store 10 outputs": ("store_output", _RECORD, _OUTPUTS | {"run_ids": "runs"}, 200),
     "list beats": ("list_beats", _RECORD, {}, 250),
     "lock a silent worker": ("lock_silent_worker", _RECORD, {"id": WORKER, "beat": 0}, 20),
-    "read lost runs": ("lock_lost_runs", _RECORD, {"worker_id": WORKER, "limit": 500}, 500),
+    "read lost runs": ("lock_lost_runs", _RECORD, {"worker_id": WORKER, "limit": 500, "run_ids": None}, 500),
     "end a worker": ("end_worker", _RECORD, {"id": WORKER, "reason": "lost"}, 30),
     "cancel a running run": ("cancel_run", _RECORD, {"run_id": "run", "reason": "by hand"}, 60),
     "run a job now": (

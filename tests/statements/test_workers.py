@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
 
-from pgcron_runner.database import Connection, DatabaseError, Purpose
+from pgcron_runner.database import Connection, Purpose
 from pgcron_runner.leases import Beat
 from pgcron_runner.model import Kind, RetryPolicy, Status
 from pgcron_runner.settings import WorkerSettings
@@ -68,12 +69,47 @@ async def test_a_worker_of_all_queues_names_none(control: Connection, database: 
     assert database.rows("select queues, kinds from pgcron.workers") == [(None, ["shell", "sql", "http", "python"])]
 
 
-async def test_an_id_is_used_once(control: Connection, database: Database) -> None:
-    register(database, WORKER)
-    with pytest.raises(DatabaseError, match="workers_pkey"):
-        await workers.register_worker(
-            control, WORKER, WorkerSettings(), {"host": "h", "pid": 1, "version": "1", "zone_data": "x"}
-        )
+async def test_entering_once_more_is_a_heartbeat(control: Connection, database: Database) -> None:
+    """The first COMMIT got no answer, and others may be counting the lease from then on."""
+    facts = {"host": "h", "pid": 42, "version": "1.2", "zone_data": "2026a"}
+    for beat in (0, 1, 2):
+        await workers.register_worker(control, WORKER, WorkerSettings(), facts)
+        assert [known.beat for known in await workers.list_beats(control)] == [beat]
+
+
+LEASE = timedelta(seconds=30)
+
+
+async def test_the_server_that_was_there_from_the_start_holds_up_nothing(control: Connection) -> None:
+    here, held_for = await workers.note_timeline(control, LEASE)
+    assert held_for == 0
+    assert re.fullmatch(r"\d+/[0-9A-F]{8}", here)
+    assert await workers.note_timeline(control, LEASE) == (here, 0)
+
+
+async def test_who_finds_another_server_begins_nothing_for_the_longest_lease(
+    control: Connection, database: Database
+) -> None:
+    here, _ = await workers.note_timeline(control, LEASE)
+    database.execute("update pgcron.timeline set server = 'the old one'")
+    assert await workers.note_timeline(control, LEASE) == (here, 30)
+    # Those who come later wait for the rest of it; their own lease may be longer.
+    for lease, least, most in ((LEASE, 1, 30), (timedelta(hours=1), 3000, 3600)):
+        _, held_for = await workers.note_timeline(control, lease)
+        assert least < held_for < most
+    register(database, WORKER, lease=timedelta(hours=2))
+    register(database, OTHER_WORKER, lease=timedelta(hours=9), ended_at=NOW, end_reason="stopped")
+    _, held_for = await workers.note_timeline(control, LEASE)
+    assert 7000 < held_for < 7200
+    database.execute("update pgcron.timeline set noticed_at = clock_timestamp() - interval '2 hours'")
+    assert await workers.note_timeline(control, LEASE) == (here, 0)
+
+
+async def test_a_server_that_was_seen_in_the_future_is_not_believed(control: Connection, database: Database) -> None:
+    await workers.note_timeline(control, LEASE)
+    database.execute("update pgcron.timeline set noticed_at = clock_timestamp() + interval '1 minute'")
+    _, held_for = await workers.note_timeline(control, LEASE)
+    assert held_for == 30
 
 
 async def test_a_heartbeat_counts_and_brings_the_databases_clock(control: Connection, database: Database) -> None:
