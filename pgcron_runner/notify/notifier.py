@@ -1,155 +1,127 @@
-"""The worker's side of sending: sender processes, kept for the next message, killed when one takes too long."""
+"""The worker's side of sending: sender processes, kept for the next message, and a deadline for each."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import os
-import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from typing import Any
 
 from pgcron_runner.model import Alert, Channel, Delivery
+from pgcron_runner.notify.process import SenderEnded, SenderProcess
+from pgcron_runner.notify.redaction import redact, secrets_of_environment
 from pgcron_runner.notify.request import Request
-from pgcron_runner.notify.targets import PAGERDUTY, UnresolvedTarget, resolve_target, scheme_of
+from pgcron_runner.notify.targets import PAGERDUTY, UnresolvedTarget, address_of, is_reference, scheme_of
 
 _IDLE = 60.0
-# What programs expect, and how to get out; nothing that could hold a secret of the worker's.
-_PASSED_ON = ("PATH", "HOME", "LANG", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY",
-              "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")  # fmt: skip
+_MOST_WORDS = 300
 
 
 class Notifier:
-    """Sends messages, at most `processes` at once. `deadline`: seconds that one may take.
+    """Sends messages, each within `deadline` seconds. `environ` is the worker's environment, where references lead to.
 
-    `environ` is the worker's environment, where references lead to.
+    Nothing is started before the first message. How many are on their way at once is for the caller to decide.
     """
 
-    def __init__(self, *, environ: Mapping[str, str] = os.environ, deadline: float = 30.0, processes: int = 4) -> None:
+    def __init__(self, *, environ: Mapping[str, str] = os.environ, deadline: float = 30.0) -> None:
         self._environ = environ
         self._deadline = deadline
-        self._places = asyncio.Semaphore(processes)
-        self._idle: list[_Sender] = []
+        self._masked = sorted(secrets_of_environment(environ))
+        self._idle: dict[SenderProcess, asyncio.TimerHandle] = {}
+        self._busy: set[SenderProcess] = set()
+        self._ending: set[asyncio.Task[str]] = set()
         self._closed = False
 
     async def send(self, channel: Channel, alerts: Sequence[Alert]) -> Delivery:
         """One message with one or more alerts. Never raises for what the channel does."""
         try:
-            request = self._request(channel, alerts)
-        except UnresolvedTarget as unresolved:
-            return Delivery(sent=False, error=str(unresolved))
-        if scheme_of(request.target) != PAGERDUTY and all(alert.event == "acknowledged" for alert in alerts):
+            async with asyncio.timeout(self._deadline):
+                # A thread: what a path leads to may be slow.
+                request = await asyncio.to_thread(self._request, channel, alerts)
+        except (UnresolvedTarget, TimeoutError) as error:
+            words = str(error) or f"{channel.target} is not read within {self._deadline:g} s"
+            return Delivery(sent=False, error=f"on this worker's host, {words}")
+        if scheme_of(request.url) != PAGERDUTY and all(alert.event == "acknowledged" for alert in alerts):
             # That somebody takes an incident on stops a pager; others would only be disturbed.
             return Delivery(sent=True)
-        async with self._places:
-            return await self._send(request)
+        return await self._send(request)
 
     async def close(self) -> None:
-        """Ends the senders; a message that is on its way is cut off."""
+        """Ends the senders at once; a message that is on its way is cut off."""
         self._closed = True
-        for sender in self._idle:
-            sender.kill()
-        await asyncio.gather(*(sender.end() for sender in self._idle))
-        self._idle.clear()
+        for sender in [*self._idle, *self._busy]:
+            self._let_go(sender)
+        if self._ending:
+            await asyncio.wait(list(self._ending))
 
     def _request(self, channel: Channel, alerts: Sequence[Alert]) -> Request:
+        address = address_of(channel.target, self._environ)
+        # Ids of alerts are numbers of one installation's; with the incident they are unique in the world.
+        keys = repr([(alert.incident_key, alert.id) for alert in alerts])
         return Request(
-            target=resolve_target(channel.target, self._environ),
-            payloads=[alert.payload | {"event": alert.event, "incident_key": alert.incident_key} for alert in alerts],
-            message_key=hashlib.sha256(repr([alert.id for alert in alerts]).encode()).hexdigest()[:32],
+            url=address.url,
+            secret=address.secret,
+            payloads=[_facts(alert) for alert in alerts],
+            message_key=hashlib.sha256(keys.encode()).hexdigest()[:32],
             deadline=self._deadline,
+            masked=self._masked,
             zone=channel.timezone,
             template=channel.template,
+            is_final=not is_reference(channel.target),
         )
 
     async def _send(self, request: Request) -> Delivery:
-        sender = self._idle.pop() if self._idle else await _Sender.start(self._environ)
-        sender.stay()
+        sender: SenderProcess | None = None
         try:
             async with asyncio.timeout(self._deadline):
+                sender = self._take_idle() or await SenderProcess.start(self._environ)
+                self._busy.add(sender)
                 delivery = await sender.send(request)
         except TimeoutError:
             return Delivery(sent=False, error=f"no answer within {self._deadline:g} s; the sender was killed")
-        except (OSError, EOFError, ValueError) as error:
-            return Delivery(sent=False, error=f"the sender process ended: {type(error).__name__}")
+        except SenderEnded as ended:
+            return Delivery(sent=False, error=_last_words(ended, request))
+        except OSError as error:
+            return Delivery(sent=False, error=f"no sender process could be started: {error.strerror}")
         else:
             self._keep(sender)
             return delivery
         finally:
-            if sender not in self._idle:
-                sender.kill()
-                await sender.end()
+            if sender in self._busy:
+                self._let_go(sender)
 
-    def _keep(self, sender: _Sender) -> None:
+    def _take_idle(self) -> SenderProcess | None:
+        if not self._idle:
+            return None
+        sender, timer = self._idle.popitem()
+        timer.cancel()
+        return sender
+
+    def _keep(self, sender: SenderProcess) -> None:
         if not self._closed:
-            self._idle.append(sender)
-            sender.leave_after(_IDLE, self._forget)
+            self._busy.discard(sender)
+            self._idle[sender] = asyncio.get_running_loop().call_later(_IDLE, self._let_go, sender)
 
-    def _forget(self, sender: _Sender) -> None:
-        if sender in self._idle:
-            self._idle.remove(sender)
-        sender.close()
-
-
-class _Sender:
-    """One process of `sender.py`, and the pipes to and from it."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-        self._timer: asyncio.TimerHandle | None = None
-
-    @classmethod
-    async def start(cls, environ: Mapping[str, str]) -> _Sender:
-        # Messages and targets go through its standard input, never through arguments or environment.
-        return cls(
-            await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-P",
-                "-m",
-                "pgcron_runner.notify.sender",
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.DEVNULL,
-                start_new_session=True,
-                env={name: environ[name] for name in _PASSED_ON if name in environ}
-                | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-            )
-        )
-
-    async def send(self, request: Request) -> Delivery:
-        """Raises EOFError or OSError where the process has ended."""
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None
-        assert stdout is not None
-        stdin.write(request.encode())
-        await stdin.drain()
-        length = int.from_bytes(await stdout.readexactly(4), "big")
-        return _delivery(await stdout.readexactly(length))
-
-    def leave_after(self, seconds: float, leave: Any) -> None:
-        self._timer = asyncio.get_running_loop().call_later(seconds, leave, self)
-
-    def stay(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def close(self) -> None:
-        """At the end of its input it ends by itself."""
-        self.stay()
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-
-    def kill(self) -> None:
-        self.stay()
-        with suppress(ProcessLookupError):
-            self._process.kill()
-
-    async def end(self) -> None:
-        await self._process.wait()
+    def _let_go(self, sender: SenderProcess) -> None:
+        """Kills it. Nobody waits for that but `close`."""
+        self._busy.discard(sender)
+        if (timer := self._idle.pop(sender, None)) is not None:
+            timer.cancel()
+        ending = asyncio.create_task(sender.end(), name=f"end of sender {sender.pid}")
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
 
 
-def _delivery(answer: bytes) -> Delivery:
-    return Delivery(**json.loads(answer))
+def _facts(alert: Alert) -> dict[str, object]:
+    return alert.payload | {
+        "id": alert.id,
+        "event": alert.event,
+        "job": alert.payload.get("job") or alert.job_name,
+        "incident_key": alert.incident_key,
+        "created_at": alert.created_at.isoformat(),
+    }
+
+
+def _last_words(ended: SenderEnded, request: Request) -> str:
+    words = redact(" ".join(ended.last_words.split()), request.secrets)[-_MOST_WORDS:]
+    return "the sender process ended" + (f"; its last words: {words}" if words else "")

@@ -8,44 +8,42 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import time
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from pgcron_runner.model import Delivery
-from pgcron_runner.notify.messages import Form, render
-from pgcron_runner.notify.posting import post_body
-from pgcron_runner.notify.request import Request
+from pgcron_runner.notify.events import name_of
+from pgcron_runner.notify.messages import Facts, Message
+from pgcron_runner.notify.posting import poster
 
 
-def send_to_webhook(request: Request) -> Delivery:
-    """One POST; redirects are not followed, since they could lead the secret elsewhere."""
-    url, secret = split_secret(request.target)
-    body = json.dumps(body_of(request), ensure_ascii=False, separators=(",", ":")).encode()
-    headers = {"Content-Type": "application/json", "Idempotency-Key": request.message_key}
+def send_to_webhook(url: str, secret: str | None, body: dict[str, Any], *, now: datetime, deadline: float) -> Delivery:
+    """One POST."""
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+    headers = {"Idempotency-Key": body["id"]}
     if secret is not None:
-        headers["X-Pgcron-Signature"] = sign(body, secret, int(time.time()))
-    return post_body(url, body, headers=headers)
+        headers["X-Pgcron-Signature"] = sign(text, secret, int(now.timestamp()))
+    with poster(deadline / 2) as connection:
+        return connection.post(url.removeprefix("webhook+"), text, headers)
 
 
-def body_of(request: Request) -> dict[str, Any]:
-    """What is posted."""
-    message = render(request.payloads, form=Form.PLAIN, zone=request.zone)
+def body_of(message_key: str, alerts: Sequence[Facts], message: Message, now: datetime) -> dict[str, Any]:
+    """What is posted. `event`, `job` and `incident_key` are those of a single alert; several are a `digest`.
+
+    `id` is the same for each try at the same alerts, and so is the `id` of each alert for ever.
+    """
+    single = alerts[0] if len(alerts) == 1 else {"event": "digest"}
     return {
-        "id": request.message_key,
+        "id": message_key,
+        "event": name_of(single),
+        "job": single.get("job"),
+        "incident_key": single.get("incident_key"),
+        "sent_at": now.isoformat(),
         "title": message.title,
         "text": message.body,
-        "alerts": [{key: value for key, value in facts.items() if key != "redact"} for facts in request.payloads],
+        "alerts": list(alerts),
     }
-
-
-def split_secret(target: str) -> tuple[str, str | None]:
-    """The address that is called, and the secret of its `?secret=`, which is no part of it."""
-    split = urlsplit(target.removeprefix("webhook+"))
-    pairs = parse_qsl(split.query, keep_blank_values=True)
-    secret = next((value for name, value in pairs if name == "secret"), None)
-    rest = urlencode([(name, value) for name, value in pairs if name != "secret"])
-    return urlunsplit((split.scheme, split.netloc, split.path, rest, "")), secret
 
 
 def sign(body: bytes, secret: str, at: int) -> str:

@@ -19,15 +19,15 @@ def test_a_channel_is_made_listed_and_taken_away(cli: Cli, database: Database) -
         "channel", "add", "ops", f"json://user:{TOKEN}@example.org/{TOKEN}", "--quiet", "22:00-7:00",
         "--timezone", "Europe/Berlin", "--digest", "1h",
     )  # fmt: skip
-    assert added.lines == ["Added channel ops (json://…). Try it: pgcron-runner channel test ops"]
+    assert added.lines == ["Added channel ops (json://…@example.org/…). Try it: pgcron-runner channel test ops"]
     again = cli("channel", "add", "more", f"json://user:{TOKEN}@example.org/{TOKEN}")
     assert "ops goes to the same place" in again.err
     listed = cli("channel", "list")
     header, _, line = listed.lines
     assert header.split() == ["NAME", "TARGET", "ROUTES", "WAITING", "LAST", "TOLD", "QUIET", "DIGEST", "STATE"]
-    assert " ".join(line.split()) == "ops json://… default 0 never 22:00-07:00 Europe/Berlin 1h ok"
+    assert " ".join(line.split()) == "ops json://…@example.org/… default 0 never 22:00-07:00 Europe/Berlin 1h ok"
     shown = cli("channel", "list", "--json")
-    assert shown.json[1]["target"] == "json://…"
+    assert shown.json[1]["target"] == "json://…@example.org/…"
     assert shown.json[1]["digest_every"] == 3600.0
     for result in (added, again, listed, shown):
         assert TOKEN not in result.out + result.err
@@ -38,7 +38,7 @@ def test_a_channel_is_made_listed_and_taken_away(cli: Cli, database: Database) -
 @pytest.mark.parametrize(
     ("target", "code", "words"),
     [
-        ("env:OPS_URL", 0, "Note: here, this worker has no environment variable OPS_URL. The workers must have it."),
+        ("env:OPS_URL", 0, "Note: here, there is no environment variable OPS_URL. The workers must have it."),
         ("file:/not/there", 0, "Note: here, the file /not/there cannot be read: No such file or directory."),
         ("env:not a name", 2, "does not name an environment variable"),
         ("file:relative", 2, "is not a whole path. For example: file:/run/secrets/ops-url"),

@@ -50,16 +50,16 @@ class Hook:
             handler.wfile.write(b"H")
 
 
-def answering(status: int, **headers: str) -> Callable[[int, BaseHTTPRequestHandler], None]:
+def answering(status: int, words: bytes = b"words", **headers: str) -> Callable[[int, BaseHTTPRequestHandler], None]:
     """Answers all with one status."""
 
     def answer(number: int, handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(status)
         for name, value in headers.items():
             handler.send_header(name.replace("_", "-"), value)
-        handler.send_header("Content-Length", "5")
+        handler.send_header("Content-Length", str(len(words)))
         handler.end_headers()
-        handler.wfile.write(b"words")
+        handler.wfile.write(words)
 
     return answer
 
