@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pgcron_runner.notify.digest import render_all
@@ -210,9 +210,12 @@ def test_a_message_fits_and_the_last_lines_of_the_output_are_kept(longest: int, 
     assert len(digest.body) <= max(longest, 100)
 
 
+# The first text of all takes a second to make, on a busy machine.
+PATIENT = settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 VALUES = st.none() | st.integers() | st.text(max_size=40) | st.lists(st.text(max_size=5), max_size=3) | st.booleans()
 
 
+@PATIENT
 @given(
     alerts=st.lists(st.dictionaries(st.sampled_from([*sorted(FACTS), "redact"]), VALUES), min_size=1, max_size=4),
     markdown=st.booleans(),

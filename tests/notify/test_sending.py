@@ -23,6 +23,7 @@ from tests.support.listeners import Hook, hook
 from tests.support.waiting import eventually, eventually_async
 
 HOSTILE = Path(__file__).parent / "hostile"
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -78,6 +79,15 @@ async def test_a_process_is_started_for_the_first_message_and_kept_for_the_next(
         assert await notifier.send(channel(f"json://{good.address}/"), [alert(number=number)]) == Delivery(sent=True)
     assert len(notifier._idle) == 1
     assert [posted.json["title"] for posted in good.posted] == ["backup failed on db-1"] * 3
+
+
+def test_a_worker_without_alerts_loads_none_of_it() -> None:
+    program = """
+        import sys, pgcron_runner.worker, pgcron_runner.watcher
+        print({"apprise", "requests", "jinja2", "markdown"} & sys.modules.keys())
+    """
+    made = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, cwd=ROOT)
+    assert (made.stdout, made.stderr) == ("set()\n", "")
 
 
 async def test_one_that_is_idle_ends(notifier: Notifier, good: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +234,7 @@ def test_a_sender_outlives_a_worker_that_was_killed_by_no_more_than_the_deadline
 
         asyncio.run(main())
     """
-    worker = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], cwd=Path(__file__).parents[2])
+    worker = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], cwd=ROOT)
     try:
         eventually(lambda: server.posted, 60)
         [sender] = children_of(worker.pid)
