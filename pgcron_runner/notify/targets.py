@@ -209,7 +209,7 @@ def _check_with_apprise(url: str, scheme: str) -> None:
     import difflib
 
     near = difflib.get_close_matches(scheme, [*known, PAGERDUTY, *WEBHOOKS], n=3)
-    meant = f"; did you mean {' or '.join(f'{name}://' for name in near)}?" if near else ""
+    meant = f" (did you mean {' or '.join(f'{name}://' for name in near)}?)" if near else ""
     problem = f"is not a scheme that Apprise or this program knows{meant}"
     raise InvalidInput("target", f"{scheme}://…", problem, example=_EXAMPLE)
 

@@ -42,7 +42,7 @@ def test_a_channel_is_made_listed_and_taken_away(cli: Cli, database: Database) -
         ("file:/not/there", 0, "Note: here, the file /not/there cannot be read: No such file or directory."),
         ("env:not a name", 2, "does not name an environment variable"),
         ("file:relative", 2, "is not a whole path. For example: file:/run/secrets/ops-url"),
-        (f"slakc://{TOKEN}", 2, "is not a scheme that Apprise or this program knows; did you mean slack://"),
+        (f"slakc://{TOKEN}", 2, "is not a scheme that Apprise or this program knows (did you mean slack://"),
         ("slack://", 2, "is not a URL"),
         (f"telegram{TOKEN}", 2, "is not a URL"),
         ("discord://x", 2, "lacks something that discord:// needs"),

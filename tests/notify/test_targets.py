@@ -42,7 +42,7 @@ def test_what_can_be_used_is_taken(target: str) -> None:
 @pytest.mark.parametrize(
     ("target", "words"),
     [
-        (f"slakc://{TOKEN}", "is not a scheme that Apprise or this program knows; did you mean slack://"),
+        (f"slakc://{TOKEN}", "is not a scheme that Apprise or this program knows (did you mean slack://"),
         (f"slack://{TOKEN}", "lacks something that slack:// needs, or has it in the wrong place. For example: slack://{token_a}/"),
         (f"https://example.org/{TOKEN}", "put webhook+ in front. For example: webhook+https://…"),
         (TOKEN, "target: '(not a URL)' is not a URL. For example: slack://"),
