@@ -110,7 +110,8 @@ begin
     insert into pgcron.alerts (channel_id, incident_id, job_name, run_id, event, dedup_key, payload, level, repeat, send_at, created_at)
     select due.channel_id, incident.id, incident.job_name, run.id, incident.event,
            'incident/' || incident.id || '/' || incident.reopened || '/' || due.level || '/' || due.repeat,
-           pgcron.alert_facts(job, run, incident) || jsonb_build_object('event', incident.event, 'repeat', due.repeat),
+           -- A subquery, so that it is worked out once for all channels, and only where somebody is told.
+           (select pgcron.alert_facts(job, run, incident)) || jsonb_build_object('event', incident.event, 'repeat', due.repeat),
            due.level, due.repeat, tell.at, tell.at
       from (
         select distinct on (c.id) c.id as channel_id, coalesce(r.min_failures, 1) as level, r.repeat_every,
@@ -206,7 +207,7 @@ begin
     insert into pgcron.alerts (channel_id, incident_id, job_name, run_id, event, dedup_key, payload, send_at, created_at)
     select c.id, incident.id, incident.job_name, run.id, 'recovered',
            'incident/' || incident.id || '/' || incident.reopened || '/recovered',
-           pgcron.alert_facts(job, run, incident)
+           (select pgcron.alert_facts(job, run, incident))
                || jsonb_strip_nulls(jsonb_build_object('event', 'recovered', 'was', incident.event, 'because', close_incident.because)),
            close_incident.at, close_incident.at
       from pgcron.channels c

@@ -6,9 +6,12 @@ with due as materialized (
      where a.channel_id = %(channel_id)s and a.sent_at is null and a.given_up_at is null
        and a.send_at <= coalesce(%(now)s::timestamptz, now())
        and not exists (
-           select from pgcron.alerts b
-            where b.incident_id = a.incident_id and b.channel_id = a.channel_id and b.id < a.id
-              and b.sent_at is null and b.given_up_at is null and b.send_at > coalesce(%(now)s::timestamptz, now()))
+           select from (
+               -- `offset 0`: by its incident, never by all that waits.
+               select b.sent_at, b.given_up_at, b.send_at from pgcron.alerts b
+                where b.incident_id = a.incident_id and b.channel_id = a.channel_id and b.id < a.id offset 0) as before
+            where before.sent_at is null and before.given_up_at is null
+              and before.send_at > coalesce(%(now)s::timestamptz, now()))
      order by a.id
      limit %(limit)s
        for update of a skip locked

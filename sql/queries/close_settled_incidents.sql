@@ -3,8 +3,10 @@
 with settled as materialized (
     select i.job_id, i.kind, case when i.kind = 'late' and not j.enabled then 'the job was disabled'
                                   when i.kind = 'late' and j.paused_until > coalesce(%(now)s::timestamptz, now()) then 'the job was paused' end as because
-      from pgcron.incidents i join pgcron.jobs j on j.id = i.job_id
-     where i.closed_at is null
+      from pgcron.incidents i
+     -- By its key for each: there are few incidents and many jobs.
+     cross join lateral (select * from pgcron.jobs where id = i.job_id offset 0) j
+     where i.closed_at is null and i.kind in ('late', 'long')
        and case i.kind
            when 'long' then not exists (select from pgcron.runs r where r.id = i.last_run_id and r.status = 'running')
            when 'late' then not j.enabled or j.paused_until > coalesce(%(now)s::timestamptz, now())

@@ -35,7 +35,7 @@ def big(server: Server, migrated_template: str) -> Iterator[Database]:
     """A million runs, analyzed as autovacuum would have done it."""
     with new_database(server, template=migrated_template) as database:
         fill(database, jobs=100_000, history=1_000_000, later=10_000)
-        database.execute("vacuum (analyze) pgcron.jobs, pgcron.runs, pgcron.workers")
+        database.execute("vacuum (analyze) pgcron.jobs, pgcron.runs, pgcron.workers, pgcron.incidents, pgcron.alerts")
         yield database
 
 
@@ -44,7 +44,9 @@ def fresh(request: pytest.FixtureRequest, server: Server, migrated_template: str
     """A schema that was installed a moment ago and has filled up since."""
     with new_database(server, template=migrated_template) as database:
         if request.param == "analyzed while empty":
-            database.execute("vacuum (analyze) pgcron.jobs, pgcron.runs, pgcron.workers")
+            database.execute(
+                "vacuum (analyze) pgcron.jobs, pgcron.runs, pgcron.workers, pgcron.incidents, pgcron.alerts"
+            )
         fill(database, jobs=5_000, history=50_000, later=2_000)
         yield database
 
@@ -79,6 +81,20 @@ def fill(database: Database, *, jobs: int, history: int, later: int) -> None:
                                     worker_id, started_at)
            select i, 'job-' || i, 'sql', 'schedule', %(now)s, %(now)s, 'running', 1, 1, %(worker)s, %(now)s
              from generate_series(2 * %(due)s + 1, 2 * %(due)s + %(running)s) i""",
+        "insert into pgcron.channels (name, target) select 'channel-' || i, 'json://x' from generate_series(1, 3) i",
+        """insert into pgcron.routes (channel_id, job_pattern, min_failures, repeat_every)
+           select id, 'job*', 1, '1 hour'::interval from pgcron.channels union all
+           select id, 'job*', 3, null from pgcron.channels""",
+        # One job in five has had an incident, 1,000 are open, and all channels were told of all.
+        """insert into pgcron.incidents (job_id, job_name, event, opened_at, closed_at)
+           select i, 'job-' || i, 'failed', %(now)s - interval '1 day',
+                  case when i > 1000 then %(now)s - interval '9 hours' end
+             from generate_series(1, %(jobs)s / 5) i""",
+        """insert into pgcron.alerts (channel_id, incident_id, job_name, event, dedup_key, created_at, send_at, sent_at)
+           select c.id, i.id, i.job_name, e, e || i.id, i.opened_at, i.opened_at,
+                  case when i.id > 5 or e <> 'failed' then i.opened_at end
+             from pgcron.incidents i, pgcron.channels c, unnest(array['failed', 'recovered']) e
+            where e = 'failed' or i.closed_at is not null""",
         "set session_replication_role = origin",
     )
     sizes = {
@@ -196,6 +212,22 @@ _STATEMENTS: dict[str, tuple[str, Purpose, dict[str, Any], int]] = {
     "prune nothing": ("prune_runs", _RECORD, _PRUNED | {"now": NOW - timedelta(days=99)}, 400),
     "prune orphans": ("prune_orphaned_runs", _RECORD, {"limit": 200, "now": NOW}, 20),
     "prune workers": ("prune_workers", _RECORD, {"now": NOW}, 20),
+    "finish 10 runs for good": ("finish_runs", _RECORD, _ENDINGS | {"run_ids": "runs", "retry_in": _NONE}, 800),
+    "take the watch": ("take_watch", _RECORD, {"every": 10.0, "now": NOW}, 10),
+    "close settled incidents": ("close_settled_incidents", _RECORD, {"limit": 500, "now": NOW}, 12_000),
+    "find late runs": ("note_late_runs", _RECORD, {"limit": 500, "now": NOW}, 100),
+    "find long runs": ("note_long_runs", _RECORD, {"limit": 500, "now": NOW}, 4_000),
+    "tell again of 50 incidents": ("tell_again", _RECORD, {"after_id": 0, "limit": 50, "now": NOW}, 10_000),
+    "pause failing jobs": ("pause_failing_jobs", _RECORD, {"limit": 500}, 12_000),
+    "channels with something due": ("list_due_channels", _RECORD, {"now": NOW}, 150),
+    "claim alerts": ("claim_alerts", _RECORD, {"channel_id": 1, "limit": 500, "retry_in": 9.0, "now": NOW}, 300),
+    "mark alerts": ("mark_alerts_sent", _RECORD, {"ids": _TEN, "now": NOW}, 400),
+    "postpone alerts": (
+        "postpone_alerts",
+        _RECORD,
+        {"ids": _TEN, "error": "no", "retry_in": 5.0, "permanent": False, "now": NOW},
+        400,
+    ),
     "open a SQL run": (
         "open_sql_run",
         _JOB,
@@ -235,6 +267,28 @@ def assert_cheap(database: Database, case: str, mode: str) -> None:
     print(f"{case} ({mode}): {pages} pages")
     assert sequential_scans(plan) == [], outline(plan)
     assert pages <= bound, outline(plan)
+
+
+# -------------------------------------------------------------------------------------------------- triggers
+
+
+@pytest.mark.parametrize("status", ["failed", "succeeded"])
+def test_what_ends_for_good_looks_up_its_incidents_and_alerts_by_their_keys(status: str, big: Database) -> None:
+    """The triggers' own statements, which no plan shows."""
+    with worker_session(big, Purpose.RECORD) as connection:
+        connection.execute("update pgcron.runs set in_incident = true where status = 'running'")
+        connection.commit()
+        parameters = with_ids(big, _ENDINGS | {"run_ids": "runs", "retry_in": _NONE, "statuses": [status] * 10})
+        connection.execute(query("finish_runs"), parameters)
+        touched = connection.execute(
+            "select relname, seq_scan, idx_tup_fetch from pg_stat_xact_user_tables where schemaname = 'pgcron'"
+        ).fetchall()
+    scanned = {table for table, scans, _ in touched if scans}
+    assert scanned <= {"channels", "routes", "settings", "chains"}
+    fetched = {table: rows for table, _, rows in touched}
+    print(fetched)
+    assert fetched["incidents"] <= 100
+    assert fetched["alerts"] <= 200
 
 
 # --------------------------------------------------------------------------------------------- backlogs
