@@ -73,7 +73,7 @@ def test_every_object_carries_a_comment(database: Database) -> None:
     )
 
 
-# What the text of a SQL job calls, as whatever role the job becomes: they only touch the caller's own session and rights.
+# What the text of a SQL job calls, as whatever role it becomes: they touch the caller's own session and rights alone.
 STEPS = {"progress", "save_state", "state", "run_after"}
 
 
@@ -92,7 +92,8 @@ def test_only_the_steps_of_a_sql_job_are_for_everybody_and_none_lends_its_owners
     open_to_all = database.rows(
         """select p.proname, p.prosecdef from pg_proc p
             where p.pronamespace = 'pgcron'::regnamespace
-              and (p.prosecdef or p.proacl is null or exists (select from aclexplode(p.proacl) a where a.grantee = 0))"""
+              and (p.prosecdef or p.proacl is null
+                   or exists (select from aclexplode(p.proacl) a where a.grantee = 0))"""
     )
     assert sorted(open_to_all) == [(name, False) for name in sorted(STEPS)]
 

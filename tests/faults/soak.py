@@ -76,8 +76,9 @@ def _start(stack: ExitStack, cluster: Cluster, home: Path, folder: Path, given: 
         # Most are SQL, as cheap as can be; a few are commands. What went well goes after an hour.
         connection.execute(
             "insert into pgcron.jobs (name, kind, command, schedule, timezone, history, max_attempts, env_from)"
-            " select 'soak-' || n, case when n % 50 = 0 then 'shell' else 'sql' end, case when n % 50 = 0 then %s else"
-            " 'select 1' end, '@every 1s', 'UTC', 'failures', 2, '{TRUTH}' from generate_series(1, %s) as n",
+            " select 'soak-' || n, case when n %% 50 = 0 then 'shell' else 'sql' end,"
+            " case when n %% 50 = 0 then %s else 'select 1' end, '@every 1s', 'UTC', 'failures', 2, '{TRUTH}'"
+            " from generate_series(1, %s) as n",
             [f"exec {build_mark(folder)} 0.05 0", given.rate],
         )
     hosts = []

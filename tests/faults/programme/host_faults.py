@@ -149,17 +149,13 @@ def slow_line(scene: Scene, host: Host) -> str | None:
 
 
 def late_answer(scene: Scene, host: Host) -> str | None:
-    """Answers come late, and the next question never arrives: who counts from the answer has counted wrongly."""
+    """A heartbeat is longer than a lease on its way: who counts his lease from the answer has counted wrongly."""
     if host.cable is not None:
         return None
+    seconds = scene.chance.uniform(0.2, 0.35) * scene.lease
     for proxy in host.proxies:
-        proxy.stall("to the client")
-    scene.pause(0.45 * scene.lease, 0.6 * scene.lease)
-    _each(host, "resume")
-    # Long enough for what a heartbeat says after its first answer, too short for another one.
-    time.sleep(0.02 * scene.lease)
-    _each(host, "stall")
-    return _hold_line(scene, host, 1.6, 2.2)
+        proxy.slow_down(seconds)
+    return f"{seconds:.2f} s each, {_hold_line(scene, host, 1.5, 3.0)}"
 
 
 def _hold_line(scene: Scene, host: Host, least: float, most: float) -> str:
@@ -191,5 +187,5 @@ HOST_FAULTS: dict[str, tuple[HostFault, int]] = {
     "line reset": (reset_line, 3),
     "line half open": (half_open_line, 3),
     "line slow": (slow_line, 2),
-    "answers late, then silence": (late_answer, 1),
+    "answers late": (late_answer, 1),
 }
