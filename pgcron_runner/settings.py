@@ -32,7 +32,7 @@ class WorkerSettings:
     queues: tuple[str, ...] | None = None
     kinds: tuple[Kind, ...] = tuple(Kind)
     slots: int = 10
-    lease: timedelta = timedelta(seconds=30)
+    lease: timedelta = timedelta(seconds=20)
     poll: timedelta = timedelta(seconds=5)
     drain_timeout: timedelta | None = None
     once: bool = False

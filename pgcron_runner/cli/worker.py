@@ -37,10 +37,10 @@ def worker(
         option(
             "--lease",
             "DURATION",
-            "How long it is believed alive after its last heartbeat, else 30s; then its runs are lost to others.",
+            "How long it is believed alive after its last heartbeat, else 20s; then its runs are lost to others.",
             parser=duration("lease"),
         ),
-    ] = timedelta(seconds=30),
+    ] = timedelta(seconds=20),
     poll: Annotated[
         timedelta,
         option("--poll", "DURATION", "How often it looks even if nothing wakes it, else 5s.", parser=duration("poll")),

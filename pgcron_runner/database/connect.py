@@ -87,7 +87,7 @@ class Database:
 
     conninfo: str = ""
     application_name: str = "pgcron-runner"
-    lease: timedelta = timedelta(seconds=30)
+    lease: timedelta = timedelta(seconds=20)
 
     async def connect(self, purpose: Purpose) -> Connection:
         """One session, set up for its purpose and checked.

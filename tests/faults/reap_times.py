@@ -41,14 +41,14 @@ class Trial:
 def main() -> int:
     """Prints a table; exit code 1 where a trial took longer than promised."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults.reap_times", description=__doc__)
-    parser.add_argument("--trials", type=int, default=100, help="with a lease of 3 seconds; a tenth as many with 30")
+    parser.add_argument("--trials", type=int, default=100, help="with a lease of 3 seconds; a tenth as many with 20, the default")
     parser.add_argument("--server", type=Path, help="the bin folder of another Postgres")
     given = parser.parse_args()
     settings = {"fsync": "off", "max_connections": "200"}
     trials: list[Trial] = []
     with start_temporary(settings=settings, listen=True, bin_dir=given.server, folder=quick_folder()) as server:
         create_worker_role(server)
-        for lease, count in ((3.0, given.trials), (30.0, max(given.trials // 10, 1))):
+        for lease, count in ((3.0, given.trials), (20.0, max(given.trials // 10, 1))):
             for begun in range(0, count, _AT_ONCE):
                 with new_database(server) as database, tempfile.TemporaryDirectory() as folder:
                     migrate_database(database.dsn)
