@@ -82,7 +82,7 @@ def test_every_function_pins_its_search_path(database: Database) -> None:
         database.rows(
             """select p.oid::regprocedure::text, p.proconfig from pg_proc p
                 where p.pronamespace = 'pgcron'::regnamespace
-                  and p.proconfig is distinct from array['search_path=pg_catalog, pg_temp']"""
+                  and (p.proconfig @> array['search_path=pg_catalog, pg_temp']) is not true"""
         )
         == []
     )

@@ -15,5 +15,6 @@ with here as materialized (
 select here.server,
        extract(epoch from case when t.server is null then interval '0'
                                when t.server <> here.server or t.noticed_at > clock_timestamp() then lease.longest
+                               when t.noticed_at = '-infinity' then interval '0'
                                else greatest(t.noticed_at + lease.longest - clock_timestamp(), interval '0') end)::float8
   from pgcron.timeline t, here, lease

@@ -151,7 +151,7 @@ def test_show_has_all_facts_and_the_other_attempts(cli: Cli, database: Database)
     assert (shown["parent_run_id"], shown["max_attempts"]) == (first, 3)
     assert [attempt["id"] for attempt in shown["attempts"]] == [first, second]
     columns = database.rows("select column_name from information_schema.columns where table_name = 'runs'")
-    assert {row[0] for row in columns} - {"output", "lane", "max_running"} <= set(shown)
+    assert {row[0] for row in columns} - {"output", "lane", "max_running", "in_incident"} <= set(shown)
 
 
 # ------------------------------------------------------------------------------------------------- logs

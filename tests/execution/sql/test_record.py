@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 from uuid import uuid4
 
@@ -99,14 +98,6 @@ async def test_the_first_value_keeps_its_type(database: Database, runner: SqlRun
     assert list(map(repr, found)) == [repr(value) for _, value in VALUES]
 
 
-def readable(text: str) -> object:
-    """The value of a JSON text, None where this Python cannot read it."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-
-
 @pytest.mark.parametrize(
     ("expression", "value"),
     [
@@ -114,8 +105,7 @@ def readable(text: str) -> object:
         ("""'["\\ud800"]'::json""", ["\\ud800"]),
         ("'1e999'::json", None),
         ("repeat('x', 2000000)", None),
-        # As deep as the Python of the worker reads: newer ones keep it.
-        ("(repeat('[', 3000) || repeat(']', 3000))::json", readable("[" * 3000 + "]" * 3000)),
+        ("(repeat('[', 3000) || repeat(']', 3000))::json", None),
         ("('1' || repeat('0', 5000))::json", None),
     ],
 )
