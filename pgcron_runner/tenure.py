@@ -13,14 +13,14 @@ import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import assert_never
+from typing import Any, assert_never
 from uuid import UUID, uuid4
 
 from pgcron_runner import __version__
 from pgcron_runner.adopt import Adopt
 from pgcron_runner.claim import Claim
 from pgcron_runner.clock import boottime
-from pgcron_runner.database import Connection, Database, DatabaseError, Purpose
+from pgcron_runner.database import Connection, Database, DatabaseError, Purpose, explain
 from pgcron_runner.decisions import Action, Beat, End, Feed, InHand, Look, Phase, Say, Standing, StopRuns
 from pgcron_runner.deliver import EVERY as DELIVER_EVERY
 from pgcron_runner.deliver import Deliver
@@ -55,6 +55,7 @@ _TIDY_EVERY = 15.0
 _REPORT_EVERY = 1.0
 _LISTEN_PROOF = 30.0
 _CLOSE_WITHIN = 5.0
+_NEXT_TRY = 0.5
 _DROPPED = "the run had been closed by others; its late result changes nothing"
 
 
@@ -158,12 +159,23 @@ class Tenure:
         while not self.registered:
             # A session that is lost at this moment must not cost the worker: it comes back.
             with suppress(DatabaseUnavailable):
-                async with self._control.use() as connection:
-                    sent_at = boottime()
-                    await workers.register_worker(connection, self.id, self._settings, facts)
-                self._decide(self._standing.renewed(sent_at, boottime()))
-                self.registered = True
+                await self._enter(facts)
         log.info("worker_started", worker=str(self.id), slots=self._settings.slots, lease_s=self._lease)
+
+    async def _enter(self, facts: dict[str, Any]) -> None:
+        """One try to register. Raises DatabaseUnavailable where the next one may do, a moment later."""
+        try:
+            async with self._control.use() as connection:
+                sent_at = boottime()
+                await workers.register_worker(connection, self.id, self._settings, facts)
+        except DatabaseError as error:
+            trouble = explain(error)
+            if isinstance(trouble, DatabaseUnavailable):
+                log.warning("registration_failed", error=str(trouble), consequence=f"tried again in {_NEXT_TRY:g} s")
+                await asyncio.sleep(_NEXT_TRY)
+            raise trouble from error
+        self._decide(self._standing.renewed(sent_at, boottime()))
+        self.registered = True
 
     async def _abandon(self) -> None:
         """After others have closed the runs: waits until the stopped commands are gone, and drops what they came to."""

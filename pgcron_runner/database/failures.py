@@ -30,6 +30,8 @@ _OUTAGES = (
     ),
     (r"starting up|shutting down|recovery mode|not yet accepting", "Postgres is starting up or shutting down"),
 )
+# Others are in the way for the moment: lock_not_available, query_canceled (by a timeout), deadlocks and the like.
+_PASSING = ("55P03", "57014", "40")
 
 
 def explain(error: psycopg.Error) -> PgcronError:
@@ -48,6 +50,8 @@ def explain(error: psycopg.Error) -> PgcronError:
     for pattern, sentence in _OUTAGES:
         if re.search(pattern, text):
             return DatabaseUnavailable(f"{sentence}: {text}")
+    if error.sqlstate is not None and error.sqlstate.startswith(_PASSING):
+        return DatabaseUnavailable(f"Postgres cannot do it at the moment: {text}")
     # Classes 08, 53 and 57P: the connection, the server's resources, its operators. Others are about one statement.
     if error.sqlstate is None or error.sqlstate.startswith(("08", "53", "57P")):
         return DatabaseUnavailable(f"Postgres cannot be reached: {text}")

@@ -41,7 +41,9 @@ class Trial:
 def main() -> int:
     """Prints a table; exit code 1 where a trial took longer than promised."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults.reap_times", description=__doc__)
-    parser.add_argument("--trials", type=int, default=100, help="with a lease of 3 seconds; a tenth as many with 20, the default")
+    parser.add_argument(
+        "--trials", type=int, default=100, help="with a lease of 3 seconds; and a tenth as many with the default, 20"
+    )
     parser.add_argument("--server", type=Path, help="the bin folder of another Postgres")
     given = parser.parse_args()
     settings = {"fsync": "off", "max_connections": "200"}

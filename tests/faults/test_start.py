@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo as conninfo
 
@@ -179,3 +180,28 @@ def test_a_server_that_goes_away_while_a_session_is_opened_is_tried_again(stage:
         assert worker.events("execution_failed") + worker.events("step_failed") == []
         worker.kill()
     stage.check()
+
+
+def test_a_worker_that_starts_while_somebody_has_the_workers_locked_waits_for_it(stage: Stage) -> None:
+    """As a migration or VACUUM FULL does: longer than the lock timeout of a worker."""
+    with psycopg.connect(stage.database.dsn) as stranger:
+        stranger.execute("lock table pgcron.workers in access exclusive mode")
+        worker = stage.start(lease="3s")
+        wait_and_see(lambda: sentences(worker) or worker.returncode is not None)
+        assert worker.returncode is None, worker.log()
+    stage.wait_for(lambda: worker.ids, "it registers")
+    assert_said_once(worker)
+
+
+def test_a_worker_that_may_not_enter_itself_yet_tries_again(stage: Stage) -> None:
+    """Its session is sound, and the insert alone fails: a disk is full, a statement is too slow."""
+    stage.database.execute(
+        "create function refuse() returns trigger language plpgsql as $$"
+        " begin raise exception 'could not extend file' using errcode = '53100'; end $$;"
+        " create trigger refuse before insert on pgcron.workers execute function refuse()"
+    )
+    worker = stage.start()
+    wait_and_see(lambda: worker.events("registration_failed") or worker.returncode is not None)
+    assert worker.returncode is None, worker.log()
+    stage.database.execute("drop trigger refuse on pgcron.workers")
+    stage.wait_for(lambda: worker.ids, "it registers")
