@@ -178,6 +178,13 @@ def test_a_command_may_end_unrecorded_where_that_is_allowed() -> None:
     assert breaches(replace(late, unrecorded=True)) == []
 
 
+def test_a_command_may_end_and_fail_only_where_its_guard_took_the_exit_code_with_it() -> None:
+    lost = replace(GOOD.runs[2], status="failed", error="its guard process ended, and so it was killed")
+    assert breaches(replace(with_runs(lost, without=3), unrecorded=True)) == []
+    untold = replace(with_runs(replace(lost, error="exited with code 1"), without=3), unrecorded=True)
+    assert [breach.rule for breach in breaches(untold)] == ["marks and rows agree"]
+
+
 def test_what_allows_overlap_may_overlap() -> None:
     marked = replace(GOOD, marks=[*GOOD.marks, Mark("backup", 1, "alive", 20.3)])
     assert breaches(replace(marked, jobs=[replace(SHELL, max_running=2), SQL])) == []

@@ -62,6 +62,7 @@ class Run:
     missed_until: datetime | None = None
     backfill: bool = False
     exit_code: int | None = None
+    error: str | None = None
 
     def __str__(self) -> str:
         return f"run {self.id} ({self.job}, {self.scheduled_for:%H:%M:%S}, attempt {self.attempt}, {self.status})"

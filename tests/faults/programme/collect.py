@@ -35,7 +35,7 @@ class Event:
 def read_runs(connection: psycopg.Connection) -> list[Run]:
     rows = connection.execute(
         "select id, job_name, kind, trigger, scheduled_for, run_at, attempt, status, worker_id::text, started_at,"
-        " finished_at, reason, missed_count, missed_until, backfill, exit_code from pgcron.runs order by id"
+        " finished_at, reason, missed_count, missed_until, backfill, exit_code, error from pgcron.runs order by id"
     )
     return [Run(*row) for row in rows]
 

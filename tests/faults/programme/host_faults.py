@@ -149,13 +149,38 @@ def slow_line(scene: Scene, host: Host) -> str | None:
 
 
 def late_answer(scene: Scene, host: Host) -> str | None:
-    """A heartbeat is longer than a lease on its way: who counts his lease from the answer has counted wrongly."""
-    if host.cable is not None:
+    """A worker hears the answer to its heartbeat late, and is cut off then: who counts from the answer errs."""
+    if host.cable is not None or not host.running:
         return None
-    seconds = scene.chance.uniform(0.2, 0.35) * scene.lease
+    # Long enough to stop the worker while the answer is on its way, and short beside a lease.
     for proxy in host.proxies:
-        proxy.slow_down(seconds)
-    return f"{seconds:.2f} s each, {_hold_line(scene, host, 1.5, 3.0)}"
+        proxy.slow_down(0.015 * scene.lease)
+    try:
+        if not _wait_for_beat(scene, host):
+            return None
+        pids = host.freeze()
+        # Not as long as the deadline that it knew before.
+        scene.pause(0.42 * scene.lease, 0.5 * scene.lease)
+        host.thaw(pids)
+        # For what a heartbeat says after its first answer; too short for another one.
+        time.sleep(0.08 * scene.lease)
+        _each(host, "stall")
+        return _hold_line(scene, host, 1.6, 2.2)
+    finally:
+        _each(host, "resume")
+
+
+def _wait_for_beat(scene: Scene, host: Host) -> bool:
+    """Until the server has the next heartbeat of this host's worker."""
+    beat = "select id, beat from pgcron.workers where name = %s and ended_at is null order by started_at desc limit 1"
+    until = time.monotonic() + scene.lease / 2
+    with scene.cluster.primary.connect() as connection:
+        first = connection.execute(beat, [host.name]).fetchone()
+        while time.monotonic() < until and not scene.ended.is_set():
+            if connection.execute(beat, [host.name]).fetchone() != first:
+                return True
+            time.sleep(0.003)
+    return False
 
 
 def _hold_line(scene: Scene, host: Host, least: float, most: float) -> str:
