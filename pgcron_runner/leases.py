@@ -73,6 +73,11 @@ class Watch:
             sightings[seen.worker_id] = known
         return Watch(self.own_lease, sightings, now), silent
 
+    def look_in(self, now: float) -> float | None:
+        """Seconds until the first of them has been silent for its lease, should it not beat; None: there is nobody."""
+        ends = [seen.first_seen + seen.lease - now for seen in self.sightings.values()]
+        return min((left for left in ends if left > 0), default=None)
+
 
 @dataclass(frozen=True, slots=True)
 class ClockWatch:

@@ -32,6 +32,11 @@ class Reap:
             self._watch, silent = self._watch.observe(beats, boottime())
             return sum([await self._reap(connection, beat) for beat in silent])
 
+    def look_in(self, interval: float) -> float | None:
+        """Seconds to the next look where a lease may end before the interval does: whoever waits, waits no longer."""
+        left = self._watch.look_in(boottime())
+        return left if left is not None and left < interval else None
+
     async def _reap(self, connection: Connection, silent: Beat) -> int:
         async with connection.transaction():
             if silent.beat is not None and not await workers.lock_silent_worker(connection, silent):

@@ -118,7 +118,7 @@ class Tenure:
             self._watchdog,
             self._delivering,
             Loop("listen", self._listen_step, interval=0.0),
-            Loop("reap", _regularly(self._reap.step), interval=beat, delay=stagger),
+            Loop("reap", self._reap_step, interval=beat, delay=stagger),
             Loop("report", _regularly(self._report.step), interval=_REPORT_EVERY),
             Loop("watch", _regularly(self._watch.step), interval=WATCH_EVERY, delay=stagger),
             Loop("tidy", _regularly(self._tidy.step), interval=_TIDY_EVERY, delay=stagger),
@@ -254,6 +254,10 @@ class Tenure:
     async def _watchdog_step(self) -> float:
         self._decide(self._standing.elapsed(self._in_hand, boottime()))
         return min(self._standing.elapses_in(self._in_hand, boottime()), beat_interval(self._lease))
+
+    async def _reap_step(self) -> float | None:
+        await self._reap.step()
+        return self._reap.look_in(beat_interval(self._lease))
 
     # ------------------------------------------------------------------------------------ runs
 

@@ -75,6 +75,16 @@ def test_a_worker_that_is_no_longer_listed_is_forgotten() -> None:
     assert watch.sightings == {}
 
 
+def test_the_next_look_is_no_later_than_the_end_of_the_first_lease() -> None:
+    beats = (Beat(A, 5, 30.0), Beat(B, 9, 60.0))
+    watch, silent = look(Watch(own_lease=30), *beats, since=100, until=129)
+    assert (silent, watch.look_in(129)) == ([], 1)
+    watch, silent = watch.observe(beats, now=130)
+    # What could not be reaped then is looked at as often as everything else.
+    assert (silent, watch.look_in(130)) == ([Beat(A, 5, 30.0)], 30)
+    assert Watch(own_lease=30).look_in(100) is None
+
+
 def test_the_owner_stops_well_before_any_observer_may_act() -> None:
     lease, sent = 30.0, 100.0
     # The earliest observer saw the beat at the moment it was sent, on a clock that runs 5 % fast.

@@ -189,8 +189,10 @@ class Resurrection(threading.Thread):
                 elif host.name not in due:
                     due[host.name] = time.monotonic() + self._chance.choice([0.1, 0.5, 1.0, 2.0, 5.0])
                 elif due[host.name] <= time.monotonic() and host.busy.acquire(blocking=False):
+                    # Where this machine has no process to give, the next try may do.
                     try:
-                        host.start()
+                        with suppress(OSError, RuntimeError):
+                            host.start()
                     finally:
                         host.busy.release()
 
