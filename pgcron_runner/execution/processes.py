@@ -25,6 +25,7 @@ from pgcron_runner.execution.orphans import reap_orphans
 from pgcron_runner.execution.output import OutputBuffer
 from pgcron_runner.execution.patience import Patience
 from pgcron_runner.execution.process import Process
+from pgcron_runner.execution.scratch import Scratch
 
 __all__ = ["Command", "ExitStatus", "Guard", "LaunchError", "Process"]
 
@@ -40,10 +41,14 @@ class Guard:
 
     `lost` is set when it ended without being told to: its commands are dead by then, and no other can start. One that
     does not answer for so many seconds (`patience`) is killed: it could not be relied on to kill in its turn.
+    `scratch` is for what its commands keep on disk.
     """
 
-    def __init__(self, popen: subprocess.Popen[bytes], channel: socket.socket, mark_base: int, patience: float) -> None:
+    def __init__(
+        self, popen: subprocess.Popen[bytes], channel: socket.socket, mark_base: int, scratch: Scratch, patience: float
+    ) -> None:
         self.lost = asyncio.Event()
+        self.scratch = scratch
         self._popen = popen
         self._mailbox = Mailbox(channel)
         self._mark_base = mark_base
@@ -64,11 +69,12 @@ class Guard:
         # What the guard leaves should it die, so that it can be caught however fast it forks.
         table.adopt_orphans()
         mark_base = table.new_mark_base()
+        scratch = Scratch()
         ours, theirs = socket.socketpair()
         with theirs:
-            popen = _start_program(theirs, mark_base)
+            popen = _start_program(theirs, mark_base, scratch.path)
         _await_ready(popen, ours)
-        return cls(popen, ours, mark_base, patience)
+        return cls(popen, ours, mark_base, scratch, patience)
 
     @property
     def pid(self) -> int:
@@ -150,6 +156,8 @@ class Guard:
         if self._burial is not None:
             await self._burial
         self._mailbox.socket.close()
+        # Not sooner: of a lost guard's commands it is still to be read what they have saved.
+        self.scratch.remove()
 
     # Asking and answering.
 
@@ -280,10 +288,10 @@ class Guard:
             kill_groups(process.pid for process in self._processes.values() if process.status is None and process.pid)
 
 
-def _start_program(channel: socket.socket, mark_base: int) -> subprocess.Popen[bytes]:
+def _start_program(channel: socket.socket, mark_base: int, scratch: Path) -> subprocess.Popen[bytes]:
     folder = str(Path(program.__file__).parent)
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", folder, str(channel.fileno()), str(mark_base)],
+        [sys.executable, "-I", "-S", folder, str(channel.fileno()), str(mark_base), str(scratch)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         pass_fds=(channel.fileno(),),

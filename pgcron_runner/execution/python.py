@@ -134,7 +134,7 @@ class PythonRunner:
     async def _in_child(self, task: Task, stop: Stop, live: Live, *, fresh: bool) -> Outcome:
         try:
             account = await account_of(task)
-            with step_files(task, live, owner=account.owner) as files:
+            with step_files(task, live, self._guard.scratch, owner=account.owner) as files:
                 _write_request(files.folder, task.command)
                 command = Command(
                     (sys.executable, "-P", "-u", child.__file__, str(files.folder)),

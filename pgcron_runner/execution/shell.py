@@ -53,7 +53,7 @@ async def run_shell(
     """
     try:
         account = await account_of(task)
-        with step_files(task, live, owner=account.owner) as files:
+        with step_files(task, live, guard.scratch, owner=account.owner) as files:
             command = Command(
                 _argv(task),
                 build_environment(task, environ, account) | files.environment,

@@ -18,7 +18,6 @@ import json
 import os
 import shutil
 import stat
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -32,6 +31,7 @@ from pgcron_runner.errors import InvalidInput, PgcronError
 from pgcron_runner.execution.live import Live
 from pgcron_runner.execution.output import storable
 from pgcron_runner.execution.result import MOST_BYTES, BadResultError, storable_result
+from pgcron_runner.execution.scratch import Scratch
 from pgcron_runner.model import Kind, NextRun, Outcome, Status, Task
 from pgcron_runner.running import ARGS, NEXT, PROGRESS, RESULT, STATE
 
@@ -169,9 +169,11 @@ class StepFiles:
 
 
 @contextmanager
-def step_files(task: Task, live: Live, *, owner: tuple[int, int] | None = None) -> Iterator[StepFiles]:
+def step_files(
+    task: Task, live: Live, scratch: Scratch, *, owner: tuple[int, int] | None = None
+) -> Iterator[StepFiles]:
     """A folder for one run, gone at the end. `owner`: the user and group that the command runs as. Raises OSError."""
-    folder = Path(tempfile.mkdtemp(prefix="pgcron-"))
+    folder = scratch.new_folder(str(task.run_id))
     try:
         with closing(StepFiles(folder, task, live)) as files:
             if owner is not None:

@@ -154,7 +154,7 @@ class _Zygote:
     @classmethod
     async def start(cls, guard: Guard, environment: dict[str, str], preload: tuple[str, ...]) -> _Zygote:
         """Raises _Cold, with what it has printed, where it ends before it is ready; LaunchError, GuardLost, OSError."""
-        with tempfile.TemporaryDirectory(prefix="pgcron-zygote-") as folder:
+        with tempfile.TemporaryDirectory(prefix="zygote-", dir=guard.scratch.path) as folder:
             address = str(Path(folder) / "socket")
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
                 listener.setblocking(False)

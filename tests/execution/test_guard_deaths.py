@@ -33,7 +33,7 @@ from pgcron_runner.execution.processes import Command, Guard
 async def main(lease, env, scripts):
     for script in scripts:
         await guard.launch(Command(("/bin/sh", "-c", script), env), OutputBuffer(1000))
-    print(guard.pid, flush=True)
+    print(guard.pid, guard.scratch.path, sep=chr(10), flush=True)
     while True:
         if lease:
             guard.feed(boottime() + lease)
@@ -54,6 +54,7 @@ class Worker:
         self.popen = subprocess.Popen(arguments, stdout=subprocess.PIPE, env=env, text=True)
         assert self.popen.stdout is not None
         self.guard_pid = int(self.popen.stdout.readline())
+        self.scratch = Path(self.popen.stdout.readline().strip())
 
     def end(self) -> None:
         self.popen.kill()
@@ -64,10 +65,12 @@ class Worker:
 @pytest.mark.faults
 async def test_when_the_worker_is_killed_nothing_stays_alive(marker: str) -> None:
     worker = Worker([script.format(marker) for script in ESCAPES.values()], lease=0)
+    (worker.scratch / "a-run").mkdir()
     try:
         await eventually(lambda: len(living(marker)) >= len(ESCAPES))
         worker.popen.kill()
         await eventually(lambda: not living(marker) and not exists(worker.guard_pid), 2)
+        assert not worker.scratch.exists()
     finally:
         worker.end()
 
@@ -118,6 +121,7 @@ async def test_closing_kills_what_runs_and_ends_the_guard(marker: str) -> None:
     await guard.close()
     assert not living(marker)
     assert not exists(guard.pid)
+    assert not guard.scratch.path.exists()
     assert not guard.lost.is_set()
     assert process.gone.is_set()
     guard.feed(boottime() + 1)

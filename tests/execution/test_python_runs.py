@@ -417,9 +417,9 @@ async def test_a_folder_that_is_not_there_is_a_failed_launch(
 
 @IN_A_CHILD
 async def test_so_is_a_host_without_room_for_the_request(
-    runner: PythonRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, isolation: dict[str, Any]
+    runner: PythonRunner, guard: Guard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, isolation: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    monkeypatch.setattr(guard.scratch, "path", tmp_path / "none" / "none")
     outcome = await call(runner, "where", isolation)
     assert outcome.status is Status.FAILED
     assert outcome.error is not None
@@ -428,11 +428,12 @@ async def test_so_is_a_host_without_room_for_the_request(
 
 @IN_A_CHILD
 async def test_nothing_is_left_in_the_folder_for_temporary_files(
-    runner: PythonRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, isolation: dict[str, Any]
+    runner: PythonRunner, guard: Guard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, isolation: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert (await call(runner, "nothing", isolation)).status is Status.SUCCEEDED
     assert os.listdir(tmp_path) == []
+    assert os.listdir(guard.scratch.path) == []
 
 
 @IN_A_CHILD

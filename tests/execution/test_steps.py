@@ -14,6 +14,7 @@ import pytest
 
 from pgcron_runner.execution.live import Live
 from pgcron_runner.execution.processes import Guard
+from pgcron_runner.execution.scratch import Scratch
 from pgcron_runner.execution.shell import run_shell
 from pgcron_runner.execution.steps import BadStepError, next_run_of, parse_next_run, parse_progress, step_files
 from pgcron_runner.execution.stop import Stop
@@ -178,5 +179,19 @@ def test_a_next_run_may_be_due_at_once() -> None:
 
 
 def test_the_files_are_for_their_owner_alone() -> None:
-    with step_files(some_task(), Live()) as files:
+    scratch = Scratch()
+    with step_files(some_task(), Live(), scratch) as files:
         assert files.folder.stat().st_mode & 0o777 == 0o700
+        assert scratch.path.stat().st_mode & 0o777 == 0o711
+        assert files.folder.parent == scratch.path
+    scratch.remove()
+    assert not scratch.path.exists()
+
+
+def test_a_scratch_folder_that_somebody_tidied_away_is_made_again() -> None:
+    scratch = Scratch()
+    scratch.path.rmdir()
+    with step_files(some_task(), Live(), scratch) as files:
+        assert files.folder.parent == scratch.path
+        assert scratch.path.stat().st_mode & 0o777 == 0o711
+    scratch.remove()

@@ -1,4 +1,4 @@
-"""`python -I -S FOLDER SOCKET MARK_BASE`: be the guard of the worker at the other end of this inherited socket."""
+"""`python -I -S FOLDER SOCKET MARK_BASE SCRATCH`: the guard of the worker at the other end of this inherited socket."""
 
 import os
 import sys
@@ -9,4 +9,4 @@ from importlib import import_module
 parent, package = os.path.split(os.path.dirname(os.path.abspath(__file__)))
 sys.path[:] = [*sys.path[1:], parent]
 
-import_module(f"{package}.serve").main(int(sys.argv[1]), int(sys.argv[2]))
+import_module(f"{package}.serve").main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

@@ -24,8 +24,11 @@ _STOPS = (signal.SIGSTOP, signal.SIGTSTP)
 _TICK = 0.25  # poll() does not count suspension, the deadline does: look this often while it matters
 
 
-def main(fd: int, mark_base: int) -> None:
-    """Be the guard of the worker at the other end of this socket. In a session of its own already."""
+def main(fd: int, mark_base: int, scratch: str) -> None:
+    """Be the guard of the worker at the other end of this socket. In a session of its own already.
+
+    `scratch` is the folder of what its runs keep on disk: gone with the last of them, however the worker ends.
+    """
     _heed_no_signals()
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     adopt_orphans()
@@ -34,6 +37,7 @@ def main(fd: int, mark_base: int) -> None:
         guard.serve()
     finally:
         guard.kill_everything()
+        _remove(scratch)
 
 
 class _Guard:
@@ -190,6 +194,13 @@ def _why_not_ours(pid: int, *, leads: bool) -> int:
     except OSError as error:
         return error.errno or errno.ECHILD
     return 0
+
+
+def _remove(folder: str) -> None:
+    # Only here: what it loads would make the guard larger while it lives.
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _heed_no_signals() -> None:
