@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from pgcron_runner.database import Connection, DatabaseError, in_transaction
-from pgcron_runner.execution.sql.said import with_steps
+from pgcron_runner.execution.sql.steps import with_steps
 from pgcron_runner.execution.sql.work import Work
 from pgcron_runner.model import Outcome
 from pgcron_runner.store import sql_runs

@@ -1,4 +1,4 @@
-"""Runs SQL jobs: finds the session, the way and the end of each."""
+"""Runs SQL jobs: finds the session, the commit mode and the end of each."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pgcron_runner.database import Connection, Database, DatabaseError
 from pgcron_runner.errors import DatabaseRefused
 from pgcron_runner.execution.live import Live
 from pgcron_runner.execution.sql.autocommit import Autocommit
-from pgcron_runner.execution.sql.elsewhere import Elsewhere
-from pgcron_runner.execution.sql.here import Here
+from pgcron_runner.execution.sql.commit_mode import CommitMode
+from pgcron_runner.execution.sql.exactly_once import ExactlyOnce
+from pgcron_runner.execution.sql.other_database import OtherDatabase
 from pgcron_runner.execution.sql.script import copies_to_client, split_statements, transaction_end
 from pgcron_runner.execution.sql.sessions import Canceller, JobSessions
 from pgcron_runner.execution.sql.waiting import unless
-from pgcron_runner.execution.sql.way import Way
 from pgcron_runner.execution.sql.work import Work
 from pgcron_runner.execution.stop import Stop
 from pgcron_runner.logs import get_logger
@@ -46,9 +46,9 @@ class SqlRunner:
     ) -> None:
         self._home = database
         self._worker_id = worker_id
-        self._elsewhere = dict(connections or {})
+        self._others = dict(connections or {})
         self._sessions: dict[str | None, JobSessions] = {None: JobSessions(database, sessions)}
-        self._sessions |= {name: JobSessions(there, sessions, remote=True) for name, there in self._elsewhere.items()}
+        self._sessions |= {name: JobSessions(there, sessions, remote=True) for name, there in self._others.items()}
         self._lock_patience = lock_patience
 
     async def run(self, task: Task, stop: Stop, live: Live) -> Outcome:
@@ -58,8 +58,8 @@ class SqlRunner:
         if problem is not None:
             return Outcome(Status.FAILED, error=f"launch failed: {problem}")
         work = Work(task, statements, stop, live)
-        way = self._way(work)
-        outcome = await self._attempt(way, work, self._sessions[_connection_of(task)])
+        mode = self._mode_of(work)
+        outcome = await self._attempt(mode, work, self._sessions[_connection_of(task)])
         if outcome is not _UNKNOWN:
             return outcome
         log.warning(
@@ -68,23 +68,23 @@ class SqlRunner:
             run=task.run_id,
             consequence="it is looked up on a new session how it ended",
         )
-        return await unless(stop.now, way.settle()) or _UNKNOWN
+        return await unless(stop.now, mode.settle()) or _UNKNOWN
 
     async def close(self) -> None:
         """Closes the sessions that are not in use, and the others as soon as they are given back."""
         for sessions in self._sessions.values():
             await sessions.close()
 
-    def _way(self, work: Work) -> Way:
+    def _mode_of(self, work: Work) -> CommitMode:
         name = _connection_of(work.task)
         if work.task.args.get("transaction") is False:
             return Autocommit(work, self._worker_id, remote=name is not None)
         if name is None:
-            return Here(work, self._home, self._worker_id, lock_patience=self._lock_patience)
-        there = self._elsewhere[name]
-        return Elsewhere(work, self._home, there, self._worker_id, lock_patience=self._lock_patience)
+            return ExactlyOnce(work, self._home, self._worker_id, lock_patience=self._lock_patience)
+        there = self._others[name]
+        return OtherDatabase(work, self._home, there, self._worker_id, lock_patience=self._lock_patience)
 
-    async def _attempt(self, way: Way, work: Work, sessions: JobSessions) -> Outcome:
+    async def _attempt(self, mode: CommitMode, work: Work, sessions: JobSessions) -> Outcome:
         stop = work.stop
         while stop.reason is None:
             connection: Connection | None = None
@@ -95,18 +95,18 @@ class SqlRunner:
                 return Outcome(Status.FAILED, error=f"launch failed: {_where(work.task)}{error}")
             if connection is None:
                 break
-            outcome = await self._run_on(connection, way, work, sessions)
+            outcome = await self._run_on(connection, mode, work, sessions)
             # An idle session may have died unseen: nothing was begun on it.
             if is_new or work.begun or not work.lost:
                 return outcome
         return Outcome(Status.FAILED, error=_waited_for(work.task, sessions))
 
-    async def _run_on(self, connection: Connection, way: Way, work: Work, sessions: JobSessions) -> Outcome:
+    async def _run_on(self, connection: Connection, mode: CommitMode, work: Work, sessions: JobSessions) -> Outcome:
         canceller = Canceller(connection, sessions.database, work.stop, grace=work.task.kill_grace.total_seconds())
         reusable = work.lost = False
         try:
             with work.stop.calls(canceller.start):
-                outcome = await _run(connection, way, work)
+                outcome = await _run(connection, mode, work)
             # A request to cancel that is still on its way would hit the next job.
             reusable = work.stop.reason is None and not work.lost
         finally:
@@ -116,9 +116,9 @@ class SqlRunner:
 
     def _unknown_connection(self, task: Task) -> str | None:
         name = _connection_of(task)
-        if name is None or name in self._elsewhere:
+        if name is None or name in self._others:
             return None
-        known = ", ".join(sorted(self._elsewhere)) or "none"
+        known = ", ".join(sorted(self._others)) or "none"
         variable = f"{name.upper().replace('-', '_')}_DSN"
         return (
             f"args.connection is {name!r}, which this worker does not know; it knows: {known};"
@@ -126,12 +126,12 @@ class SqlRunner:
         )
 
 
-async def _run(connection: Connection, way: Way, work: Work) -> Outcome:
+async def _run(connection: Connection, mode: CommitMode, work: Work) -> Outcome:
     try:
-        return await way.run(connection)
+        return await mode.run(connection)
     except DatabaseError as error:
         work.lost = _is_lost(connection, error)
-        return _UNKNOWN if way.committing and work.lost else way.refused(error)
+        return _UNKNOWN if mode.committing and work.lost else mode.refused(error)
 
 
 def _is_lost(connection: Connection, error: DatabaseError) -> bool:

@@ -20,7 +20,7 @@ from pgcron_runner.database import (
     speak_utf8,
 )
 from pgcron_runner.errors import DatabaseRefused
-from pgcron_runner.execution.sql.way import LOCK_IS_HELD, RETRY_PAUSE, begin_with_lock
+from pgcron_runner.execution.sql.commit_mode import LOCK_IS_HELD, RETRY_PAUSE, begin_with_lock
 from pgcron_runner.execution.sql.work import ENDED_ITS_TRANSACTION, TAKEN_OVER, Work
 from pgcron_runner.model import Outcome, Output, Status
 from pgcron_runner.store import sql_runs
@@ -31,7 +31,7 @@ _NOT_ITS_RECORD = "the command ended its own transaction, or changed the row of 
 _RECORD_IS_A_WRITE = "a read-only transaction cannot record that the job succeeded"
 
 
-class Here:
+class ExactlyOnce:
     """One transaction: lock, statements, `succeeded` and COMMIT on one session."""
 
     def __init__(self, work: Work, database: Database, worker_id: UUID, *, lock_patience: float) -> None:

@@ -1,4 +1,4 @@
-"""How the work of a SQL job is committed and recorded: what the ways have in common."""
+"""How the work of a SQL job is committed and recorded: what the modes have in common."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ RETRY_PAUSE = 0.1
 LOCK_IS_HELD = "another transaction of this job is still running; nothing was done"
 
 
-class Way(Protocol):
-    """One run, on its way to an outcome. `committing`: COMMIT was sent, or is about to be."""
+class CommitMode(Protocol):
+    """One way to run a job to its outcome. `committing`: COMMIT was sent, or is about to be."""
 
     committing: bool
 

@@ -11,9 +11,9 @@ from uuid import UUID
 
 from pgcron_runner.database import Connection, Database, DatabaseError, DataError, Purpose
 from pgcron_runner.errors import DatabaseRefused
-from pgcron_runner.execution.sql.said import with_steps
+from pgcron_runner.execution.sql.commit_mode import LOCK_IS_HELD, RETRY_PAUSE, begin_with_lock
+from pgcron_runner.execution.sql.steps import with_steps
 from pgcron_runner.execution.sql.waiting import unless
-from pgcron_runner.execution.sql.way import LOCK_IS_HELD, RETRY_PAUSE, begin_with_lock
 from pgcron_runner.execution.sql.work import ENDED_ITS_TRANSACTION, TAKEN_OVER, Work
 from pgcron_runner.model import Outcome
 from pgcron_runner.store import sql_runs
@@ -23,7 +23,7 @@ _FAILED_COMMIT = "the server failed during the commit; the work was rolled back"
 _UNKNOWN_FATE = "the server failed during the commit, and no longer knows whether the work was committed"
 
 
-class Elsewhere:
+class OtherDatabase:
     """One transaction there. Before it begins and right before COMMIT, `home` is asked whether the run is ours."""
 
     def __init__(self, work: Work, home: Database, there: Database, worker_id: UUID, *, lock_patience: float) -> None:
