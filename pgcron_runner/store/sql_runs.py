@@ -94,10 +94,17 @@ async def end_session(connection: Connection, *, pid: int, application_name: str
     await connection.execute(query("terminate_session"), {"application_name": application_name, "pid": pid})
 
 
-async def open_autocommit_run(connection: Connection, worker_id: UUID, task: Task, *, remote: bool) -> None:
-    """Tells the session of a job without a transaction which run it is."""
+async def open_autocommit_run(connection: Connection, worker_id: UUID, task: Task, *, remote: bool) -> bool:
+    """Tells the session of a job without a transaction which run it is; False where the run is not this worker's there.
+
+    A database that is `remote` knows no runs.
+    """
     facts = _facts(task) | {"worker_id": str(worker_id), "transaction": "" if remote else "off"}
     await execute_at_once(connection, query("open_autocommit_run"), facts)
+    if remote:
+        return True
+    (ours,) = await execute_at_once(connection, query("see_run"), facts)
+    return bool(ours)
 
 
 async def read_sql_steps(connection: Connection) -> SqlSteps:

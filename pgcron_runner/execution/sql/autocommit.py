@@ -6,7 +6,7 @@ from uuid import UUID
 
 from pgcron_runner.database import Connection, DatabaseError, in_transaction
 from pgcron_runner.execution.sql.steps import with_steps
-from pgcron_runner.execution.sql.work import Work
+from pgcron_runner.execution.sql.work import TAKEN_OVER, Work
 from pgcron_runner.model import Outcome
 from pgcron_runner.store import sql_runs
 
@@ -23,7 +23,8 @@ class Autocommit:
 
     async def run(self, connection: Connection) -> Outcome:
         work = self._work
-        await sql_runs.open_autocommit_run(connection, self._worker_id, work.task, remote=self._remote)
+        if not await sql_runs.open_autocommit_run(connection, self._worker_id, work.task, remote=self._remote):
+            return TAKEN_OVER
         if not await work.execute(connection, in_one_transaction=False):
             return work.failed()
         if in_transaction(connection):

@@ -65,3 +65,14 @@ async def test_without_a_transaction_a_lost_session_is_not_called_rolled_back(
     assert outcome.reason is not None
     assert "stays" in outcome.reason
     assert work(database) == 1
+
+
+async def test_without_a_transaction_nothing_is_begun_where_the_run_is_not_known(
+    database: Database, runner: SqlRunner
+) -> None:
+    """A session may find a server that has taken over, and has never heard of the claim."""
+    task = claimed_task(database, DONE, args=ALONE)
+    database.execute("delete from pgcron.runs")
+    outcome = await runner.run(task, Stop(), Live())
+    assert (outcome.status, outcome.reason) == (Status.LOST, "the run was taken over by another worker")
+    assert work(database) == 0

@@ -83,11 +83,11 @@ def _wrong_effects(history: History, run_id: int, run: Run | None, done: list[Ef
         if run is None or run.status in _NEVER_STARTED:
             yield f"{named} left its work behind"
         elif len(done) > 1:
-            yield f"{named} did its work {len(done)} times"
+            yield f"{named} did its work {_times(done)}"
     elif run is None or run.status != "succeeded":
         yield f"{named} left its work behind"
     elif len(done) > 1:
-        yield f"{run} did its work {len(done)} times"
+        yield f"{run} did its work {_times(done)}"
     elif done[0].nominal != run.scheduled_for:
         yield f"{run} did its work for {done[0].nominal}"
     elif history.clock.never_stepped and not _within(run, done[0]):
@@ -96,3 +96,10 @@ def _wrong_effects(history: History, run_id: int, run: Run | None, done: list[Ef
 
 def _within(run: Run, effect: Effect) -> bool:
     return run.started_at is not None and run.finished_at is not None and run.started_at <= effect.at <= run.finished_at
+
+
+def _times(done: list[Effect]) -> str:
+    said = ", ".join(
+        f"{effect.at:%H:%M:%S.%f}{'' if effect.exactly_once else ' without a transaction'}" for effect in done
+    )
+    return f"{len(done)} times ({said})"
