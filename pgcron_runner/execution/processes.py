@@ -71,9 +71,14 @@ class Guard:
         mark_base = table.new_mark_base()
         scratch = Scratch()
         ours, theirs = socket.socketpair()
-        with theirs:
-            popen = _start_program(theirs, mark_base, scratch.path)
-        _await_ready(popen, ours)
+        try:
+            with theirs:
+                popen = _start_program(theirs, mark_base, scratch.path)
+            _await_ready(popen, ours)
+        except GuardLost:
+            ours.close()
+            scratch.remove()
+            raise
         return cls(popen, ours, mark_base, scratch, patience)
 
     @property
@@ -290,14 +295,19 @@ class Guard:
 
 def _start_program(channel: socket.socket, mark_base: int, scratch: Path) -> subprocess.Popen[bytes]:
     folder = str(Path(program.__file__).parent)
-    return subprocess.Popen(
-        [sys.executable, "-I", "-S", folder, str(channel.fileno()), str(mark_base), str(scratch)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        pass_fds=(channel.fileno(),),
-        start_new_session=True,
-        env={name: value for name, value in os.environ.items() if not name.startswith("PG")},
-    )
+    arguments = [sys.executable, "-I", "-S", folder, str(channel.fileno()), str(mark_base), str(scratch)]
+    try:
+        return subprocess.Popen(
+            arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=(channel.fileno(),),
+            start_new_session=True,
+            env={name: value for name, value in os.environ.items() if not name.startswith("PG")},
+        )
+    except OSError as error:
+        # As where this user, or the host, has no process left.
+        raise GuardLost(f"The guard process could not be started: {error.strerror}: {arguments!r}") from error
 
 
 def _await_ready(popen: subprocess.Popen[bytes], channel: socket.socket) -> None:
@@ -307,7 +317,6 @@ def _await_ready(popen: subprocess.Popen[bytes], channel: socket.socket) -> None
     except OSError:
         frames = []
     if frames != [[b"ready"]]:
-        channel.close()
         popen.kill()
         popen.wait()
         raise GuardLost(f"The guard process did not start: {popen.args!r}")

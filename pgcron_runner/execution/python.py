@@ -102,7 +102,7 @@ class PythonRunner:
             if stop.reason is not None:
                 return _NOT_BEGUN
         if function.is_coroutine_function:
-            return await _on_the_loop(function.call, keywords, stop)
+            return await _on_the_loop(function.call, keywords, task, stop)
         outcome: Outcome = await self._in_thread(partial(_call, function.call, keywords), task, stop)
         return outcome
 
@@ -111,12 +111,11 @@ class PythonRunner:
         future = self._threads.submit(copy_context().run, work)
         self._in_threads.add(future)
         future.add_done_callback(self._in_threads.discard)
-        late: asyncio.TimerHandle | None = None
+        complaint = _Complaint(task, "a thread cannot be stopped")
 
         def heed() -> None:
-            nonlocal late
             if not future.cancel():
-                late = asyncio.get_running_loop().call_later(task.kill_grace.total_seconds(), _tell_late, task)
+                complaint.prepare()
 
         with stop.calls(heed):
             try:
@@ -126,8 +125,7 @@ class PythonRunner:
                     raise
                 return _NOT_BEGUN
             finally:
-                if late is not None:
-                    late.cancel()
+                complaint.drop()
 
     # --------------------------------------------------------------------------------------- in a child
 
@@ -155,33 +153,52 @@ class PythonRunner:
         return await run_command(command, task, self._warm, stop, live)
 
 
-async def _on_the_loop(function: Callable[..., Any], keywords: dict[str, Any], stop: Stop) -> Outcome:
+class _Complaint:
+    """Says after the grace that a function goes on although it was asked to stop."""
+
+    def __init__(self, task: Task, reason: str) -> None:
+        self._task = task
+        self._reason = reason
+        self._timer: asyncio.TimerHandle | None = None
+
+    def prepare(self) -> None:
+        grace = self._task.kill_grace.total_seconds()
+        self._timer = asyncio.get_running_loop().call_later(grace, self._tell)
+
+    def drop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _tell(self) -> None:
+        log.warning(
+            "function_goes_on",
+            job=self._task.job_name,
+            run=self._task.run_id,
+            consequence=f"{self._reason}: its run stays running, and its job locked, until it returns",
+        )
+
+
+async def _on_the_loop(function: Callable[..., Any], keywords: dict[str, Any], task: Task, stop: Stop) -> Outcome:
     contain_exits()
+    complaint = _Complaint(task, "it has swallowed its cancellation")
     outcome = Outcome(Status.FAILED)
     try:
-        with stop.cancels_this_task(), in_job():
+        with stop.cancels_this_task(complaint.prepare), in_job():
             outcome = _returned(await function(**keywords))
     except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
+        own = asyncio.current_task()
+        if own is None or own.cancelling():
             raise
         # Its own doing: nobody has cancelled this task.
         outcome = _raised(error)
     except (Exception, SystemExit, KeyboardInterrupt) as error:
         # The last two would end the loop, and the worker with it.
         outcome = _raised(error)
+    finally:
+        complaint.drop()
     if stop.reason is not None and outcome.status is Status.SUCCEEDED:
         return replace(outcome, status=Status.FAILED, reason="it swallowed its cancellation and returned")
     return outcome
-
-
-def _tell_late(task: Task) -> None:
-    log.warning(
-        "function_goes_on",
-        job=task.job_name,
-        run=task.run_id,
-        consequence="a thread cannot be stopped: its run stays running, and its job locked, until it returns",
-    )
 
 
 def _load(target: str) -> _Function | Outcome:

@@ -64,8 +64,8 @@ class Stop:
             self._heed = None
 
     @contextmanager
-    def cancels_this_task(self) -> Iterator[None]:
-        """Within it a stop cancels the current task; the cancellation ends here, and only its own.
+    def cancels_this_task(self, then: Callable[[], object] = lambda: None) -> Iterator[None]:
+        """Within it a stop cancels the current task, and calls `then`; the cancellation ends here, and only its own.
 
         The caller has seen that nothing was asked for yet, and looks at `reason` again afterwards: a body that
         swallowed its cancellation ends like one that did not. A cancellation from elsewhere goes through.
@@ -78,6 +78,7 @@ class Stop:
         def cancel() -> None:
             nonlocal cancelled
             cancelled = task.cancel()
+            then()
 
         try:
             with self.calls(cancel):

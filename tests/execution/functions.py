@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +235,15 @@ async def swallows(path: str) -> str:
     except asyncio.CancelledError:
         return "half done"
     return "done"
+
+
+async def returns_when_async(path: str, gate: str) -> str:
+    up(path)
+    is_open = Path(gate).exists
+    while not is_open():
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(0.01)
+    return "returned"
 
 
 async def swallows_and_fails(path: str) -> None:

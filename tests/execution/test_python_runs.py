@@ -557,26 +557,35 @@ async def test_a_cancellation_from_elsewhere_goes_through(runner: PythonRunner, 
         await going
 
 
-async def test_a_function_in_a_thread_goes_on_until_it_returns(runner: PythonRunner, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("function", "reason", "status"),
+    [
+        ("returns_when", "a thread cannot be stopped", Status.SUCCEEDED),
+        ("returns_when_async", "it has swallowed its cancellation", Status.FAILED),
+    ],
+)
+async def test_a_function_that_cannot_be_stopped_goes_on_until_it_returns_and_the_log_says_so(
+    runner: PythonRunner, tmp_path: Path, function: str, reason: str, status: Status
+) -> None:
     path, gate, stop = tmp_path / "up", tmp_path / "gate", Stop()
     arguments = {"path": str(path), "gate": str(gate)} | THREAD
 
     async def told(logs: list[Any]) -> bool:
         return bool(logs)
 
-    task = function_task("returns_when", arguments, kill_grace=timedelta(0))
+    task = function_task(function, arguments, kill_grace=timedelta(0))
     async with running(runner.run, task, stop) as going:
         await is_up(path)
         with capture_logs() as logs:
             stop.request(StopReason.TIMEOUT)
             await eventually_async(lambda: told(logs), message="it says that it cannot be stopped")
         assert not going.done()
-        assert not runner.close()
+        assert runner.close() == (function != "returns_when")
         gate.touch()
         outcome = await going
-    words = "a thread cannot be stopped: its run stays running, and its job locked, until it returns"
+    words = f"{reason}: its run stays running, and its job locked, until it returns"
     assert [(log["event"], log["run"], log["consequence"]) for log in logs] == [("function_goes_on", 77, words)]
-    assert (outcome.status, outcome.result) == (Status.SUCCEEDED, "returned")
+    assert (outcome.status, outcome.result) == (status, "returned")
     assert runner.close()
 
 
