@@ -17,6 +17,9 @@ from psycopg.rows import dict_row
 from tests.faults.checker import Clock, Edition, Effect, Hold, Job, Mark, Run
 from tests.faults.programme.hosts import Host
 
+# What Python writes where nobody has caught an exception, be it a worker's or its guard's.
+_LAST_OF_A_TRACE = re.compile(r"[\w.]+(Error|Exception|Exit|Interrupt|Warning)\b")
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -145,14 +148,23 @@ def read_events(hosts: Iterable[Host]) -> list[Event]:
     return found
 
 
+def is_short_of_processes(text: str) -> bool:
+    """Whether the machine itself is full, of other programs: no fault of the storm's, nor of the program's."""
+    return "Resource temporarily unavailable" in text or "can't start new thread" in text
+
+
 def complaints(events: Iterable[Event]) -> list[str]:
     """What no worker should ever have to say: an exception that nobody caught in words."""
     found: dict[str, int] = defaultdict(int)
     for event in events:
         text = event.fields.get("exception")
+        if is_short_of_processes(str(event.fields)):
+            continue
         if text is not None:
             last = [line for line in str(text).strip().splitlines() if line.strip()][-1]
             found[f"{event.name} {event.fields.get('loop', '')}: {re.sub(r'[0-9]{3,}', 'N', last)}"] += 1
+        elif event.name == "text" and _LAST_OF_A_TRACE.match(event.fields["text"]):
+            found[f"on stderr: {event.fields['text']}"] += 1
     return [f"{count} times in the logs: {text}" for text, count in found.items()]
 
 

@@ -296,11 +296,12 @@ def _end_workers(scene: Scene) -> list[str]:
     found = [f"{host.name} did not end within 30 s of SIGTERM" for host in scene.hosts if host.running]
     for host in scene.hosts:
         host.stop()
-        found += [
-            f"the worker of {host.name} ended by itself with code {life.code}; it said: {_last_words(host, life)}"
-            for life in host.lives
-            if not life.killed_by_us
-        ]
+        for life in [life for life in host.lives if not life.killed_by_us]:
+            words = _last_words(host, life)
+            if collect.is_short_of_processes(words):
+                scene.skipped["processes"] = "not judged: workers that this machine had no process to start for"
+            else:
+                found.append(f"the worker of {host.name} ended by itself with code {life.code}; it said: {words}")
     return found
 
 
