@@ -207,6 +207,19 @@ def test_a_final_row_that_changes_is_named() -> None:
 # Edits.
 
 
+def test_a_command_that_goes_on_without_its_lock_is_named() -> None:
+    hold = Hold("backup", at(10.5), at(12.8), since=10.5, until=12.8)
+    held = replace(GOOD, holds=[hold], lease=1.0)
+    marked = replace(held, marks=[*GOOD.marks, Mark("backup", 1, "alive", 12.6)])
+    assert [str(breach) for breach in breaches(marked)] == [
+        "run 1 of backup went on for 2.1 s while somebody else held its lock"
+    ]
+    assert breaches(replace(marked, lease=1.1)) == [], "it may take so long until a lost lock is noticed"
+    assert breaches(replace(marked, holds=[replace(hold, since=10.1)])) == [], (
+        "it began in spite of the lock: see there"
+    )
+
+
 def test_each_edition_has_its_own_times() -> None:
     editions = (
         Edition("@every 10s", "UTC", at(0), at(20)),

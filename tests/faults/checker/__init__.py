@@ -46,6 +46,7 @@ def breaches(history: History) -> list[Breach]:
         *overlap.overlapping_marks(history),
         *overlap.overlapping_rows(history),
         *overlap.intruders(history),
+        *overlap.outlasting(history),
         *truth.false_marks(history),
         *truth.false_effects(history),
         *moments.early(history),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime
@@ -23,11 +24,7 @@ def overlapping_marks(history: History) -> Iterator[Breach]:
         if mark.job in fenced:
             times[mark.job][mark.run_id].append(mark.at)
     for name, runs in times.items():
-        spans = [
-            (min(at), max(at), run_id)
-            for run_id, at in runs.items()
-            if not any(split.touches(min(at), max(at)) for split in history.splits)
-        ]
+        spans = [(min(at), max(at), run_id) for run_id, at in runs.items() if not _in_a_split(history, at)]
         for first, second, length in _crowded(sorted(spans), fenced[name].max_running or 1):
             text = f"{name}: runs {first} and {second} overlapped for {length:.2f} s by their own marks"
             yield Breach(_RULE, text, (first, second), name)
@@ -46,6 +43,28 @@ def overlapping_rows(history: History) -> Iterator[Breach]:
     for name, found in spans.items():
         for first, second, _ in _crowded(sorted(found), limited[name].max_running or 1):
             yield Breach(_RULE, f"{runs[first]} and {runs[second]} overlapped by their rows", (first, second), name)
+
+
+def outlasting(history: History) -> Iterator[Breach]:
+    """Commands that went on while somebody outside had got the lock of their job.
+
+    Where a session is lost that may be, and the command is stopped in time: two leases leave room for frozen hosts.
+    """
+    exclusive = {job.name for job in history.jobs if job.max_running == 1 and job.fenced}
+    spans: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for mark in history.marks:
+        spans[mark.job][mark.run_id].append(mark.at)
+    for hold in history.holds:
+        for run_id, at in spans[hold.job].items() if hold.job in exclusive else ():
+            last = max((moment for moment in at if moment < hold.until), default=-math.inf)
+            if min(at) < hold.since and last > hold.since + 2 * history.lease and not _in_a_split(history, at):
+                how_long = f"{last - hold.since:.1f} s while somebody else held its lock"
+                text = f"run {run_id} of {hold.job} went on for {how_long}"
+                yield Breach(_LOCK, text, (run_id,), hold.job)
+
+
+def _in_a_split(history: History, at: list[float]) -> bool:
+    return any(split.touches(min(at), max(at)) for split in history.splits)
 
 
 def _crowded(spans: list[tuple[Time, Time, int]], most: int) -> Iterator[tuple[int, int, float]]:

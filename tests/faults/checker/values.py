@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -94,11 +95,13 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Somebody outside held a job's lock, by the database's clock."""
+    """Somebody outside held a job's lock, by the database's clock; `since` and `until`: by the boot-time clock."""
 
     job: str
     begin: datetime
     end: datetime
+    since: float = math.inf
+    until: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +174,7 @@ class History:
     """Everything that was read. `calm_from`: from here on (database's clock) no fault was in the way any more.
 
     `unrecorded`: faults kept workers from recording ends, so a command may have come to its end and not have succeeded.
+    `lease`: of all workers, in seconds.
     """
 
     jobs: Sequence[Job]
@@ -188,6 +192,7 @@ class History:
     calm_from: datetime | None = None
     late_after: timedelta = timedelta(seconds=5)
     unrecorded: bool = False
+    lease: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,19 @@ def _all_silent(_: Any) -> Any:
     return lambda self, beats, now: (watch(self.own_lease, {}, now), list(beats))
 
 
+def _unlocked(real: Any) -> Any:
+    runs: Any = importlib.import_module("pgcron_runner.store.runs")
+
+    async def step(self: Any, *arguments: Any, **named: Any) -> Any:
+        claimed = await real(self, *arguments, **named)
+        async with self._session.use() as connection:
+            locks = [runs.LockedJob(task.job_id, task.exclusive) for task in claimed.tasks]
+            await runs.release_job_locks(connection, locks)
+        return claimed
+
+    return step
+
+
 def _for_ever(real: Any) -> Any:
     return lambda self, deadline: real(self, math.inf)
 
@@ -185,6 +198,12 @@ ALL = (
         "lease-alone",
         "no advisory lock is taken",
         sql(claim_runs=("pg_try_advisory_lock('pgcron'::regnamespace::oid::int, job_id)", "true")),
+        ("listening session ended",),
+    ),
+    Mutant(
+        "unlock-before-record",
+        "the lock of a job is given back before its run has ended and is recorded",
+        attribute("claim:Claim.step", _unlocked),
         ("listening session ended",),
     ),
     Mutant(

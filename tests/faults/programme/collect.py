@@ -116,7 +116,7 @@ def read_effects(connection: psycopg.Connection) -> list[Effect]:
 
 
 def read_holds(connection: psycopg.Connection) -> list[Hold]:
-    return [Hold(*row) for row in connection.execute("select job, began, ended from truth.holds")]
+    return [Hold(*row) for row in connection.execute("select job, began, ended, since, until from truth.holds")]
 
 
 def read_asked(connection: psycopg.Connection) -> list[tuple[int, str]]:

@@ -15,6 +15,7 @@ from typing import LiteralString
 
 import psycopg
 
+from tests.faults.programme.hosts import boottime
 from tests.faults.programme.jobs import insert, shell
 from tests.faults.programme.nodes import Cluster
 
@@ -42,6 +43,9 @@ _CHANGES = {
 }
 _EDITED = ("edited-1", "edited-2", "edited-3")
 _LOCKED = ("tick", "short", "long", "once", "cron")
+# It runs nearly always; and so long is longer than a command may go on that has lost its lock.
+_LONG = "marathon"
+_LONG_HOLD = 2.4
 
 
 class Driver(threading.Thread):
@@ -138,17 +142,48 @@ class Driver(threading.Thread):
 
     def _hold(self, connection: psycopg.Connection) -> None:
         """As anybody may who has work of his own that must not meet the job's."""
-        job = self._chance.choice(_LOCKED)
-        taken = connection.execute(
-            "select pg_try_advisory_lock('pgcron'::regnamespace::oid::int, id), clock_timestamp() from pgcron.jobs"
-            " where name = %s",
-            [job],
-        ).fetchone()
-        if taken is None or not taken[0]:
-            return
-        time.sleep(self._chance.uniform(0.5, 3))
-        with suppress(psycopg.Error):
-            # The lock was there to the end only if this answers.
-            ended = connection.execute("select clock_timestamp()").fetchone()
-            assert ended is not None
-            connection.execute("insert into truth.holds values (%s, %s, %s)", [job, taken[1], ended[0]])
+        _hold_lock(connection, self._chance.choice(_LOCKED), self._chance.uniform(0.5, 3))
+
+
+class Stranger(threading.Thread):
+    """Tries to get the lock of a job while it runs, and keeps it for longer than two leases where it succeeds."""
+
+    def __init__(self, cluster: Cluster, lease: float) -> None:
+        super().__init__(name="stranger", daemon=True)
+        self._cluster = cluster
+        self._lease = lease
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        pause = 1.0
+        while not self._ended.wait(pause):
+            held = False
+            with suppress(psycopg.Error, OSError), self._cluster.primary.connect() as connection:
+                held = _hold_lock(connection, _LONG, _LONG_HOLD * self._lease)
+            pause = 5 * self._lease if held else 1.0
+
+    def end(self) -> None:
+        self._ended.set()
+        self.join()
+
+
+def _hold_lock(connection: psycopg.Connection, job: str, seconds: float) -> bool:
+    """Takes the lock of a job for so long and writes down for how long it had it; False where it was not to be had."""
+    taken = connection.execute(
+        "select pg_try_advisory_lock('pgcron'::regnamespace::oid::int, id), clock_timestamp() from pgcron.jobs"
+        " where name = %s",
+        [job],
+    ).fetchone()
+    if taken is None or not taken[0]:
+        return False
+    since = boottime()
+    time.sleep(seconds)
+    until = boottime()
+    with suppress(psycopg.Error):
+        # The lock was there to the end only if this answers.
+        ended = connection.execute("select clock_timestamp()").fetchone()
+        assert ended is not None
+        connection.execute(
+            "insert into truth.holds values (%s, %s, %s, %s, %s)", [job, taken[1], ended[0], since, until]
+        )
+    return True

@@ -19,7 +19,7 @@ create table truth.edits (
     schedule text, timezone text, enabled boolean, paused_until timestamptz, anchored_at timestamptz,
     max_attempts int, max_running int, fenced boolean, prompt boolean);
 create table truth.asked (run_id bigint, job text);
-create table truth.holds (job text, began timestamptz, ended timestamptz);
+create table truth.holds (job text, began timestamptz, ended timestamptz, since float8, until float8);
 create role worker login password 'worker';
 grant usage on schema pgcron, truth to worker;
 grant select, insert, update, delete on all tables in schema pgcron, truth to worker;

@@ -20,7 +20,7 @@ from pgcron_runner.migrate import migrate_database
 from tests.faults.checker import Breach, History, breaches
 from tests.faults.processes import marked
 from tests.faults.programme import collect
-from tests.faults.programme.driver import Driver
+from tests.faults.programme.driver import Driver, Stranger
 from tests.faults.programme.hosts import Host, Life, Resurrection
 from tests.faults.programme.jobs import SCHEMA, all_jobs, insert
 from tests.faults.programme.namespaces import Network, are_possible
@@ -76,13 +76,15 @@ def play(order: Order, *, say: bool = True) -> Played:
         storm = Storm(scene, only=order.only, rate=order.rate)
         monitor = _Monitor(scene)
         resurrection = Resurrection(scene.hosts, random.Random(scene.chance.random()))
-        threads: list[threading.Thread] = [driver, monitor, resurrection]
+        stranger = Stranger(scene.cluster, order.lease)
+        threads: list[threading.Thread] = [driver, stranger, monitor, resurrection]
         for thread in threads:
             thread.start()
         _tell(say, f"storm of {order.minutes:g} minutes on PostgreSQL {scene.cluster.version}")
         storm.blow(order.minutes * 60)
         _heal(scene)
         driver.end()
+        stranger.end()
         _tell(say, f"calm after {len(scene.done)} faults")
         calm_from = _calm(scene, driver, order.calm)
         complaints = (_unplanned(scene) if calm_from else []) + _close(scene)
@@ -341,4 +343,5 @@ def _history(scene: Scene, mark: Path, calm_from: datetime | None, complaints: l
             calm_from=calm_from,
             late_after=timedelta(seconds=5),
             unrecorded=True,
+            lease=scene.lease,
         )
