@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
-import re
-from datetime import datetime, timedelta
 from typing import Any
-from zoneinfo import ZoneInfo
 
-from pgcron_runner.cli.options import (
-    YEAR,
-    WrongUse,
-    duration,
-    option,
-    parse_instant,
-    parse_queue,
+from pgcron_runner.cli.options import WrongUse, duration, option
+from pgcron_runner.manifest.checks import (
+    bounds,
+    calendars,
+    check_args,
+    check_command,
+    check_heartbeat_url,
+    check_max_running,
+    check_name,
+    pattern,
+    remark_on,
+    tag_of,
+    variable,
+    variables,
 )
-from pgcron_runner.errors import InvalidInput
-from pgcron_runner.model import Kind, Overlap
+from pgcron_runner.manifest.fields import FIELD, LARGEST
+from pgcron_runner.model import Kind
 
-_ZERO, _HOUR, _DAY = timedelta(0), timedelta(hours=1), timedelta(days=1)
-_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_UNSTORABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+# What is checked, and how, is the same for files.
+__all__ = [
+    "bounds",
+    "calendars",
+    "check_args",
+    "check_heartbeat_url",
+    "check_max_running",
+    "check_name",
+    "pattern",
+    "remark_on",
+    "tag_of",
+    "variable",
+    "variables",
+]
 
 _WHAT, WHEN, _WHERE = "What (one of the first four)", "When", "Where and how"
 _CLASH, _RETRY, _LIMITS = "When runs meet, or nobody was there", "When it fails", "Limits"
@@ -32,9 +46,17 @@ def _option(flag: str, metavar: str | None, panel: str, text: str, **more: Any) 
     return option(flag, metavar, text, rich_help_panel=panel, **more)
 
 
-def _duration(flag: str, panel: str, text: str, **more: Any) -> Any:
-    bounds = {name: more.pop(name) for name in ("minimum", "maximum") if name in more}
-    return _option(flag, "DURATION", panel, text, parser=duration(flag.removeprefix("--"), **bounds), **more)
+def _duration(flag: str, panel: str, text: str) -> Any:
+    name = flag.removeprefix("--")
+    field = FIELD[name.replace("-", "_")]
+    return _option(flag, "DURATION", panel, text, parser=duration(name, minimum=field.least, maximum=field.most))
+
+
+def _number(flag: str, metavar: str, panel: str, text: str, *, key: str | None = None) -> Any:
+    field = FIELD[key or flag.removeprefix("--").replace("-", "_")]
+    # What has no default of its own, and what Postgres alone bounds, is not worth showing.
+    most = field.most if field.most != LARGEST else None
+    return _option(flag, metavar, panel, text, min=field.least, max=most, show_default=field.default is not None)
 
 
 SHELL = _option("--shell", "CMD", _WHAT, "A line for /bin/sh.")
@@ -47,35 +69,33 @@ TIMEZONE = _option("--timezone", "ZONE", WHEN, "IANA name of the zone that the s
 STARTS_AT = _option("--starts-at", "INSTANT", WHEN, "Never before; in the zone, if it has no offset.")
 ENDS_AT = _option("--ends-at", "INSTANT", WHEN, "Never after.")
 EXCLUDE = _option("--exclude", "CALENDAR", WHEN, "Skip the days of this calendar; may be repeated.")
-JITTER = _duration("--jitter", WHEN, "Start up to so much later, always the same.", minimum=_ZERO, maximum=_DAY)
+JITTER = _duration("--jitter", WHEN, "Start up to so much later, always the same.")
 DST_GAP = _option("--dst-gap", None, WHEN, "A fixed time that the clock jumps over.", show_default=True)
 DST_REPEAT = _option("--dst-repeat", None, WHEN, "A fixed time that the clock shows twice.", show_default=True)
 DISABLED = _option("--disabled", None, WHEN, "Start nothing before job resume.")
 OVERLAP = _option("--overlap", None, _CLASH, "What a due time does while a run is live.", show_default=True)
-MAX_RUNNING = _option("--max-running", "N", _CLASH, "With overlap allow: so many at a time.", min=1)
+MAX_RUNNING = _number("--max-running", "N", _CLASH, "With overlap allow: so many at a time.")
 CATCH_UP = _option("--catch-up", None, _CLASH, "Which of the missed times are run.", show_default=True)
 CATCH_UP_WINDOW = _duration("--catch-up-window", _CLASH, "None that is older than this.")
-CATCH_UP_LIMIT = _option(
-    "--catch-up-limit", "N", _CLASH, "With catch-up all: so many.", min=1, max=10_000, show_default=True
+CATCH_UP_LIMIT = _number("--catch-up-limit", "N", _CLASH, "With catch-up all: so many.")
+ATTEMPTS = _number("--attempts", "N", _RETRY, "The first one included.", key="max_attempts")
+RETRY_DELAY = _duration("--retry-delay", _RETRY, "Before the second attempt (30s).")
+RETRY_BACKOFF = _number("--retry-backoff", "X", _RETRY, "How each pause grows.")
+RETRY_MAX_DELAY = _duration("--retry-max-delay", _RETRY, "No pause is longer (1h).")
+TIMEOUT = _duration("--timeout", _LIMITS, "How long an attempt may take (1h).")
+KILL_GRACE = _duration("--kill-grace", _LIMITS, "From TERM to KILL (10s).")
+MEMORY_LIMIT = _number(
+    "--memory-limit", "MB", _LIMITS, "Of the whole process tree; above, it is stopped.", key="memory_limit_mb"
 )
-ATTEMPTS = _option("--attempts", "N", _RETRY, "The first one included.", min=1, max=100_000, show_default=True)
-RETRY_DELAY = _duration("--retry-delay", _RETRY, "Before the second attempt (30s).", minimum=_ZERO, maximum=YEAR)
-RETRY_BACKOFF = _option("--retry-backoff", "X", _RETRY, "How each pause grows.", min=1, max=100, show_default=True)
-RETRY_MAX_DELAY = _duration("--retry-max-delay", _RETRY, "No pause is longer (1h).", minimum=_ZERO, maximum=YEAR)
-TIMEOUT = _duration("--timeout", _LIMITS, "How long an attempt may take (1h).", maximum=YEAR)
-KILL_GRACE = _duration("--kill-grace", _LIMITS, "From TERM to KILL (10s).", minimum=_ZERO, maximum=_HOUR)
-MEMORY_LIMIT = _option("--memory-limit", "MB", _LIMITS, "Of the whole process tree; above, it is stopped.", min=1)
-OUTPUT_LIMIT = _option(
-    "--output-limit", "kB", _LIMITS, "How much output is kept.", min=1, max=10_240, show_default=True
-)
+OUTPUT_LIMIT = _number("--output-limit", "kB", _LIMITS, "How much output is kept.", key="output_limit_kb")
 KEEP_FOR = _duration("--keep-for", _LIMITS, "How long history is kept (30d).")
 LATE_AFTER = _duration("--late-after", _TELL, "Alert where it has not started so long after its time.")
 LONG_AFTER = _duration("--long-after", _TELL, "Alert where it runs longer; else far longer than usual.")
-PAUSE_AFTER = _option("--pause-after", "N", _TELL, "Disable it after so many failures in a row.", min=1, max=100_000)
+PAUSE_AFTER = _number("--pause-after", "N", _TELL, "Disable it after so many failures in a row.")
 REDACT = _option("--redact", "REGEX", _TELL, "Mask this in alerts; may be repeated.")
 HEARTBEAT_URL = _option("--heartbeat-url", "URL", _TELL, "A monitor to call at /start, the end, /fail; or env:NAME.")
 QUEUE = _option("--queue", "NAME", _WHERE, "Which workers may run it.", show_default=True)
-PRIORITY = _option("--priority", "N", _WHERE, "Higher goes first.", min=-32_768, max=32_767, show_default=True)
+PRIORITY = _number("--priority", "N", _WHERE, "Higher goes first.")
 ENV = _option("--env", "NAME=VALUE", _WHERE, "A variable; may be repeated.")
 ENV_FROM = _option("--env-from", "NAME", _WHERE, "A worker's variable to pass on; may be repeated.")
 WORKING_DIR = _option("--working-dir", "FOLDER", _WHERE, "Where the command starts.")
@@ -90,102 +110,7 @@ def what_to_run(shell: str | None, sql: str | None, python: str | None, http: st
         how_many = "say what to run" if not given else "say only one thing to run"
         raise WrongUse(f"kind: {how_many}: --shell, --sql, --python or --http. For example: --sql 'analyze'")
     kind, text = given[0]
-    if not text.strip():
-        raise InvalidInput(kind.value, text, "is empty", example="--shell /usr/local/bin/backup")
-    if kind is Kind.PYTHON and not _FUNCTION.fullmatch(text.strip()):
-        raise InvalidInput("python", text, "does not name a function", example="myapp.reports:send_daily")
+    text = check_command(kind, text)
     if kind is Kind.HTTP:
-        text = text.strip()
         check_args(kind, text, {})
     return kind, text
-
-
-def check_args(kind: str, command: str, args: dict[str, Any]) -> None:
-    """Raises InvalidInput where a worker could not launch this."""
-    if kind == Kind.HTTP:
-        from pgcron_runner.execution.http.definition import read_definition
-
-        read_definition(command, args, field="http")
-
-
-def remark_on(kind: str, command: str) -> str | None:
-    """What somebody should know who lets this be run."""
-    if kind == Kind.HTTP:
-        from pgcron_runner.execution.http.urls import parse_url
-
-        if parse_url(command).password:
-            return (
-                "whoever may read pgcron.jobs can read the password in this URL; headers can be taken from the "
-                """worker's environment: --args '{"headers": {"Authorization": "Basic env:API_LOGIN"}}'"""
-            )
-    return None
-
-
-def check_heartbeat_url(url: str) -> str:
-    if not re.match(r"(https?://|env:|file:).", url.strip()):
-        problem = "is no http address, and no reference to one"
-        raise InvalidInput("heartbeat-url", url, problem, example="https://hc.example.org/ping/UUID or env:BACKUP_PING")
-    return url.strip()
-
-
-def pattern(text: str) -> str:
-    try:
-        re.compile(text)
-    except re.error as error:
-        problem = f"is not a regular expression: {error}"
-        raise InvalidInput("redact", text, problem, example="'password=[^ ]+'") from None
-    return text
-
-
-def check_name(name: str) -> None:
-    if name != name.strip() or not 1 <= len(name) <= 100 or _UNSTORABLE.search(name):
-        problem = "is not 1 to 100 characters without blanks at the ends"
-        raise InvalidInput("name", name, problem, example="nightly-report")
-
-
-def bounds(starts_at: str | None, ends_at: str | None, zone: ZoneInfo) -> tuple[datetime | None, datetime | None]:
-    starts = None if starts_at is None else parse_instant(starts_at, field="starts-at", zone=zone)
-    ends = None if ends_at is None else parse_instant(ends_at, field="ends-at", zone=zone)
-    if starts and ends and starts >= ends:
-        raise InvalidInput(
-            "ends-at", ends_at, "is not after starts-at", example=(starts + timedelta(days=1)).isoformat()
-        )
-    return starts, ends
-
-
-def variables(texts: list[str]) -> dict[str, str]:
-    variables = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals:
-            # The text may be a secret that stands where it should not: only its name is repeated.
-            raise InvalidInput("env", name[:20], "has no value", example="LEVEL=info")
-        variables[variable("env", name)] = value
-    return variables
-
-
-def variable(field: str, name: str) -> str:
-    if not _VARIABLE.fullmatch(name):
-        raise InvalidInput(
-            field, name, "is not the name of a variable", example="LEVEL=info" if field == "env" else "API_TOKEN"
-        )
-    return name
-
-
-def tag_of(text: str) -> str:
-    if not text.strip() or _UNSTORABLE.search(text):
-        raise InvalidInput("tag", text, "is not a word", example="reports")
-    return text.strip()
-
-
-def calendars(names: list[str]) -> list[str]:
-    """Names of calendars, each once."""
-    return list(dict.fromkeys(parse_queue(name, field="exclude") for name in names))
-
-
-def check_max_running(max_running: int | None, overlap: Overlap) -> None:
-    """Raises InvalidInput where the number would mean nothing."""
-    if max_running is not None and overlap is not Overlap.ALLOW:
-        raise InvalidInput(
-            "max-running", max_running, "needs overlap allow", example=f"--overlap allow --max-running {max_running}"
-        )
