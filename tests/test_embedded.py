@@ -219,8 +219,8 @@ def test_a_temporary_server_ends_when_its_process_is_killed() -> None:
         assert owner.stdout
         pid, *folders = owner.stdout.readline().split()
         owner.send_signal(signal.SIGKILL)
-    eventually(lambda: not any(Path(folder).exists() for folder in folders))
-    eventually(lambda: not running(int(pid)))
+    eventually(lambda: not any(Path(folder).exists() for folder in folders), 60)
+    eventually(lambda: not running(int(pid)), 60)
 
 
 @pytest.mark.skipif(not is_root(), reason="needs root, to become somebody else")

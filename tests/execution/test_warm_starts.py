@@ -392,16 +392,18 @@ async def test_a_zygote_that_cannot_be_reached_is_no_obstacle(guard: Guard, monk
 
 
 async def test_a_folder_for_temporary_files_with_too_long_a_name_is_no_obstacle(
-    guard: Guard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / ("x" * 150)
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
+    guard = Guard.start()
     runner = PythonRunner(guard, threads=1)
     with capture_logs() as logs:
         assert not await is_warm(runner)
     assert [log["error"] for log in logs] == ["AF_UNIX path too long"]
     runner.close()
+    await guard.close()
 
 
 # Never lost, never doubled

@@ -150,6 +150,8 @@ _SQL_RUN = {
     "job_name": "x",
     "scheduled_for": "x",
     "attempt": 1,
+    "args": "{}",
+    "state": "",
     "timeout_ms": 9,
 }
 
