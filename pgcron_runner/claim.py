@@ -36,10 +36,21 @@ class Claim:
         self._in_hand = in_hand
 
     async def step(
-        self, lane: Lane, *, limit: int, refused: Collection[int] = (), now: datetime | None = None
+        self,
+        lane: Lane,
+        *,
+        limit: int,
+        refused: Collection[int] = (),
+        allowed: Callable[[], bool] = lambda: True,
+        now: datetime | None = None,
     ) -> Claimed:
-        """Claims at most `limit` due runs of one queue and priority, oldest first; leaves out the `refused` jobs."""
+        """Claims at most `limit` due runs of one queue and priority, oldest first; leaves out the `refused` jobs.
+
+        `allowed` is asked once the session is there: waiting for a new one takes time, and what it found may forbid it.
+        """
         async with self._session.use() as connection:
+            if not allowed():
+                return _NOTHING
             try:
                 async with connection.transaction():
                     limit = await self._places(connection, lane, min(limit, BATCH))

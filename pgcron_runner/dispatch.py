@@ -69,7 +69,8 @@ class Dispatch:
         """Claims until the slots are full or the lane is empty; returns how many runs were begun."""
         begun, more = 0, True
         while more and self._may_begin() and (free := self._slots - self._execute.running) > 0:
-            claimed = await self._claim.step(lane, limit=free, refused=self._agenda.left_alone(boottime()))
+            refused = self._agenda.left_alone(boottime())
+            claimed = await self._claim.step(lane, limit=free, refused=refused, allowed=self._may_begin)
             self._execute.start(claimed.tasks)
             if not self._standing().holds(boottime()):
                 # Claimed, but the answer came too late to be believed: nothing of it is begun.

@@ -73,7 +73,8 @@ class Tenure:
         self._build_sessions(
             replace(database, application_name=workers.application_name(self.id), lease=settings.lease)
         )
-        self._build_duties()
+        # A password that is given by --dsn is as secret as one of the environment.
+        self._build_duties(Notifier(environ=os.environ | {"PGCRON_DSN": database.conninfo}))
         self._build_loops()
 
     def _build_sessions(self, database: Database) -> None:
@@ -85,7 +86,7 @@ class Tenure:
         self._listen = Session(database, Purpose.LISTEN, on_connect=self._hear, availability=availability)
         self._runners = Runners(database, self.id, self._guard, self._settings)
 
-    def _build_duties(self) -> None:
+    def _build_duties(self, notifier: Notifier) -> None:
         self._pings = Pings()
         runners = {kind: self._pings.around(runner) for kind, runner in self._runners.by_kind().items()}
         self._execute = Execute(runners, self._on_finished)
@@ -100,7 +101,7 @@ class Tenure:
         self._tidy = Tidy(self._record)
         self._prune = Prune(self._record)
         self._watch = Watch(self._record, self._pings.call)
-        self._deliver = Deliver(self._record, Notifier(), self._on_sent)
+        self._deliver = Deliver(self._record, notifier, self._on_sent)
 
     def _build_loops(self) -> None:
         beat = beat_interval(self._lease)

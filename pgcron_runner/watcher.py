@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from contextlib import suppress
 from uuid import uuid4
@@ -41,7 +42,9 @@ class Watcher:
         self._listen = Session(database, Purpose.LISTEN, on_connect=self._hear)
         self._pings = Pings()
         self._watch = Watch(self._record, self._pings.call)
-        self._deliver = Deliver(self._record, Notifier(), self._on_sent)
+        # A password that is given by --dsn is as secret as one of the environment.
+        notifier = Notifier(environ=os.environ | {"PGCRON_DSN": database.conninfo})
+        self._deliver = Deliver(self._record, notifier, self._on_sent)
         self._reap = Reap(self._record, uuid4(), _LEASE)
         self._delivering = Loop("deliver", self._deliver.step, interval=DELIVER_EVERY)
 
@@ -81,8 +84,9 @@ class Watcher:
     async def _watch_step(self) -> None:
         await self._watch.step()
 
-    async def _reap_step(self) -> None:
+    async def _reap_step(self) -> float | None:
         await self._reap.step()
+        return self._reap.look_in(beat_interval(_LEASE))
 
     async def _hear(self, connection: Connection) -> None:
         await connection.execute("listen pgcron")

@@ -9,17 +9,25 @@ import traceback
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from pgcron_runner import tenure, watcher
+from pgcron_runner.database import Database
 from pgcron_runner.errors import InvalidInput
 from pgcron_runner.model import Delivery
 from pgcron_runner.notify import Notifier
 from pgcron_runner.notify.sender import send
 from pgcron_runner.notify.targets import check_target, describe_target
+from pgcron_runner.settings import WorkerSettings
 from tests.notify.facts import alert, channel
 from tests.notify.test_sending import HOSTILE, was_asked
 from tests.support.listeners import Hook, answering, hook
+
+if TYPE_CHECKING:
+    from pgcron_runner.execution.processes import Guard
 
 # Looks like nothing else, and is long enough for any key.
 MARK = "S3cr3tMark0123456789abcdef"
@@ -126,3 +134,24 @@ def said_of(target: str, environ: dict[str, str]) -> tuple[str, bool]:
         return check_target(target, environ) or "", False
     except InvalidInput as refused:
         return "".join(traceback.format_exception(refused)), True
+
+
+@pytest.mark.parametrize("module", [tenure, watcher])
+async def test_the_password_of_a_connection_string_that_was_given_as_an_option_is_masked(
+    module: ModuleType, server: Hook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Notifier] = []
+    monkeypatch.setattr(module, "Notifier", lambda **options: made.append(Notifier(**options)))
+    monkeypatch.delenv("PGCRON_DSN", raising=False)
+    database = Database(f"host=db user=app password={MARK}")
+    if module is tenure:
+        tenure.Tenure(database, WorkerSettings(name="w"), cast("Guard", None))
+    else:
+        watcher.Watcher(database)
+    (notifier,) = made
+    delivery = await notifier.send(channel(f"json://{server.address}/"), [alert(error=f"no entry for {MARK}")])
+    await notifier.close()
+    assert not delivery.sent
+    (body,) = [posted.body.decode() for posted in server.posted]
+    assert "no entry for ***" in body
+    assert MARK not in body
