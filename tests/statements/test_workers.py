@@ -112,18 +112,44 @@ async def test_a_server_that_was_seen_in_the_future_is_not_believed(control: Con
     assert held_for == 30
 
 
-async def test_a_heartbeat_counts_and_brings_the_databases_clock(control: Connection, database: Database) -> None:
+async def test_a_heartbeat_is_a_new_beat_and_brings_the_databases_clock(
+    control: Connection, database: Database
+) -> None:
     register(database, WORKER)
     register(database, OTHER_WORKER)
-    for _ in range(2):
+    beats = [0]
+    for _ in range(3):
         now = await workers.beat_worker(control, WORKER, stopping=False)
         assert now is not None
         assert abs(now - datetime.now(UTC)) < timedelta(minutes=1)
+        beats.append(database.value("select beat from pgcron.workers where id = %s", (WORKER,)))
+    assert beats == sorted(set(beats))
+    assert database.value("select beat from pgcron.workers where id = %s", (OTHER_WORKER,)) == 0
     assert await workers.beat_worker(control, WORKER, stopping=True)
-    assert database.rows("select id, beat, stopping from pgcron.workers order by id") == [
-        (WORKER, 3, True),
-        (OTHER_WORKER, 0, False),
-    ]
+    assert database.rows("select stopping from pgcron.workers order by id") == [(True,), (False,)]
+
+
+async def test_a_heartbeat_after_a_failover_that_forgot_some_is_not_taken_for_one_of_them(
+    control: Connection, database: Database
+) -> None:
+    register(database, WORKER)
+    seen = set()
+    for _ in range(5):
+        await workers.beat_worker(control, WORKER, stopping=False)
+        seen |= {beat.beat for beat in await workers.list_beats(control)}
+    database.execute("update pgcron.workers set beat = 1")
+    await workers.beat_worker(control, WORKER, stopping=False)
+    (after,) = await workers.list_beats(control)
+    assert len(seen) == 5
+    assert after.beat not in seen
+
+
+async def test_a_heartbeat_is_a_new_beat_although_the_databases_clock_was_set_back(
+    control: Connection, database: Database
+) -> None:
+    register(database, WORKER, beat=10**17)
+    await workers.beat_worker(control, WORKER, stopping=False)
+    assert database.value("select beat from pgcron.workers") == 10**17 + 1
 
 
 async def test_a_worker_that_was_ended_or_is_unknown_beats_no_more(control: Connection, database: Database) -> None:
