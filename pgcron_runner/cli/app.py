@@ -12,6 +12,7 @@ import typer
 from pgcron_runner import __version__
 from pgcron_runner.cli import step
 from pgcron_runner.cli.commands import add_commands
+from pgcron_runner.cli.completion import words_of_line
 from pgcron_runner.cli.options import Unchanged, WrongUse, examples
 from pgcron_runner.cli.output import clean
 from pgcron_runner.errors import InvalidInput, PgcronError
@@ -38,7 +39,7 @@ def run(arguments: Sequence[str]) -> int:
             argument.encode()
         if list(arguments[:1]) == ["step"]:
             return step.main(arguments[1:])
-        app = build_app(arguments, rich_help=sys.stdout.isatty())
+        app = build_app(arguments or words_of_line(), rich_help=sys.stdout.isatty())
         code = app(list(arguments), prog_name=_PROGRAM, standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else DONE

@@ -13,7 +13,17 @@ from zoneinfo import ZoneInfo
 import typer
 
 from pgcron_runner.cli.jobs import find_job
-from pgcron_runner.cli.options import AsJson, Dsn, Unchanged, WrongUse, examples, option, parse_instant
+from pgcron_runner.cli.options import (
+    AsJson,
+    Dsn,
+    Quiet,
+    Unchanged,
+    WrongUse,
+    examples,
+    job_argument,
+    option,
+    parse_instant,
+)
 from pgcron_runner.cli.output import Cell, clean, local, plural, print_facts, print_json, say, zone_of
 from pgcron_runner.cli.session import with_database
 from pgcron_runner.cli.upcoming import parse_rule, rule_of
@@ -52,7 +62,7 @@ class _Plan:
 
 
 def backfill(
-    name: Annotated[str, typer.Argument(metavar="JOB", help="The job's name.", show_default=False)],
+    name: Annotated[str, job_argument()],
     start: Annotated[str, option("--from", "INSTANT", "From this time on; in the job's zone, if it has no offset.")],
     end: Annotated[str, option("--to", "INSTANT", "Up to this time, which is left out; never in the future.")],
     overlap: Annotated[
@@ -61,6 +71,7 @@ def backfill(
     ] = Overlap.QUEUE_ALL,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be made.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    quiet: Quiet = False,
     as_json: AsJson = False,
     dsn: Dsn = None,
 ) -> None:
@@ -99,7 +110,7 @@ def backfill(
         print_json(_as_json(plan, made, dry_run=dry_run))
     elif dry_run:
         print_facts(_facts(plan))
-    else:
+    elif not quiet:
         _tell(plan, made)
 
 

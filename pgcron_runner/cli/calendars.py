@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgcron_runner.cli.options import AsJson, Dsn, Unchanged, WrongUse, examples, option, parse_queue
-from pgcron_runner.cli.output import Cell, Column, clean, note, plural, print_json, print_table, say
+from pgcron_runner.cli.options import AsJson, Dsn, NamesOnly, Quiet, Unchanged, WrongUse, examples, option, parse_queue
+from pgcron_runner.cli.output import Cell, Column, clean, note, plural, print_done, print_json, print_names, print_table
 from pgcron_runner.cli.session import with_database
 from pgcron_runner.errors import InvalidInput, NotFound
 from pgcron_runner.store import calendars
@@ -51,6 +51,7 @@ def register(app: typer.Typer) -> None:
 def add(
     name: Name,
     description: Annotated[str | None, option("--description", "TEXT", "What it is for.")] = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
     dsn: Dsn = None,
 ) -> None:
@@ -62,10 +63,8 @@ def add(
             raise WrongUse(f"name: {name!r} is taken. See: pgcron-runner calendar list {shlex.quote(name)}")
 
     with_database(dsn, insert)
-    if as_json:
-        print_json({"name": name, "description": description})
-        return
-    say(f"Added calendar {name}. Its days: pgcron-runner calendar days {name} --from 2027-01-01 --to 2027-01-01")
+    done = f"Added calendar {name}. Its days: pgcron-runner calendar days {name} --from 2027-01-01 --to 2027-01-01"
+    print_done(done, {"name": name, "description": description}, as_json=as_json, quiet=quiet)
 
 
 def add_days(
@@ -73,6 +72,7 @@ def add_days(
     first: Annotated[str, option("--from", "DAY", "First day, such as 2027-12-24.")],
     last: Annotated[str, option("--to", "DAY", "Last day, which is included; the same for a single one.")],
     label: Annotated[str | None, option("--label", "TEXT", "What the days are; a skipped run says it.")] = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
     dsn: Dsn = None,
 ) -> None:
@@ -88,19 +88,18 @@ def add_days(
         return is_new, await _find(connection, name)
 
     is_new, calendar = with_database(dsn, insert)
-    if as_json:
-        print_json(_as_json(calendar))
-        return
     count = (last_day - first_day).days + 1
     days = f"{first_day}" if count == 1 else f"{first_day} to {last_day} ({plural(count, 'day')})"
     done = "Added" if is_new else "It has these days already:"
-    say(f"{done} {days}{f', {clean(label)}' if label else ''}, in calendar {name}.")
-    if not calendar.jobs:
+    done = f"{done} {days}{f', {clean(label)}' if label else ''}, in calendar {name}."
+    print_done(done, _as_json(calendar), as_json=as_json, quiet=quiet)
+    if not calendar.jobs and not quiet and not as_json:
         note(f"Note: no job excludes it yet: pgcron-runner job edit JOB --exclude {name}.")
 
 
 def list_(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="Its days.", show_default=False)] = None,
+    names_only: NamesOnly = False,
     as_json: AsJson = False,
     dsn: Dsn = None,
 ) -> None:
@@ -115,6 +114,8 @@ def list_(
     found = with_database(dsn, read)
     if as_json:
         print_json([_as_json(calendar) for calendar in found])
+    elif names_only:
+        print_names(calendar.name for calendar in found)
     elif name is not None:
         _print_days(found[0])
     elif found:
@@ -123,7 +124,7 @@ def list_(
         note("There are no calendars. See: pgcron-runner calendar add --help")
 
 
-def remove(name: Name, as_json: AsJson = False, dsn: Dsn = None) -> None:
+def remove(name: Name, quiet: Quiet = False, as_json: AsJson = False, dsn: Dsn = None) -> None:
     """Delete a calendar and its days. Refused while a job excludes it."""
 
     async def delete(connection: Connection) -> None:
@@ -136,10 +137,8 @@ def remove(name: Name, as_json: AsJson = False, dsn: Dsn = None) -> None:
         raise Unchanged(f"{count} calendar {name}: {jobs}{more}. First: pgcron-runner job edit JOB --clear exclude")
 
     with_database(dsn, delete)
-    if as_json:
-        print_json({"name": name, "removed": True})
-    else:
-        say(f"Removed calendar {clean(name)}.")
+    removed = {"name": name, "removed": True}
+    print_done(f"Removed calendar {clean(name)}.", removed, as_json=as_json, quiet=quiet)
 
 
 async def _find(connection: Connection, name: str) -> Calendar:

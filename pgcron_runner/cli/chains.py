@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgcron_runner.cli.options import AsJson, Dsn, examples, option
-from pgcron_runner.cli.output import Cell, Column, clean, note, print_json, print_table, say
+from pgcron_runner.cli.options import AsJson, Dsn, Quiet, examples, job_argument, option
+from pgcron_runner.cli.output import Cell, Column, clean, note, print_done, print_json, print_table
 from pgcron_runner.cli.session import with_database
 from pgcron_runner.durations import format_duration, parse_duration
 from pgcron_runner.errors import NotFound
@@ -22,10 +22,8 @@ if TYPE_CHECKING:
 _COLUMNS = (Column("AFTER", flexible=True), Column("HAS"), Column("RUN", flexible=True), Column("DELAY"))
 _WORDS = {"succeeded": "succeeded", "failed": "failed, with no attempts left", "finished": "succeeded or failed"}
 
-Upstream = Annotated[
-    str, typer.Argument(metavar="FIRST", help="The job whose end starts the other.", show_default=False)
-]
-Downstream = Annotated[str, typer.Argument(metavar="THEN", help="The job that is started.", show_default=False)]
+Upstream = Annotated[str, job_argument("The job whose end starts the other.", metavar="FIRST")]
+Downstream = Annotated[str, job_argument("The job that is started.", metavar="THEN")]
 
 
 class End(StrEnum):
@@ -54,6 +52,7 @@ def add(
     downstream: Downstream,
     on: Annotated[End, typer.Option("--on", help="After which end; failed: with no attempts left.")] = End.SUCCEEDED,
     delay: Annotated[str, option("--delay", "DURATION", "Pause in between, such as 5m.")] = "0s",
+    quiet: Quiet = False,
     as_json: AsJson = False,
     dsn: Dsn = None,
 ) -> None:
@@ -69,16 +68,12 @@ def add(
         return bool(is_new)
 
     is_new = with_database(dsn, insert)
-    if as_json:
-        print_json(_as_json(chain))
-    else:
-        say(f"{'From now on' if is_new else 'Changed:'} {sentence(chain)}.")
+    done = f"{'From now on' if is_new else 'Changed:'} {sentence(chain)}."
+    print_done(done, _as_json(chain), as_json=as_json, quiet=quiet)
 
 
 def list_(
-    job: Annotated[
-        str | None, typer.Argument(metavar="JOB", help="Only those of this job.", show_default=False)
-    ] = None,
+    job: Annotated[str | None, job_argument("Only those of this job.")] = None,
     as_json: AsJson = False,
     dsn: Dsn = None,
 ) -> None:
@@ -98,7 +93,9 @@ def list_(
         note("No job runs after another. See: pgcron-runner chain add --help")
 
 
-def remove(upstream: Upstream, downstream: Downstream, as_json: AsJson = False, dsn: Dsn = None) -> None:
+def remove(
+    upstream: Upstream, downstream: Downstream, quiet: Quiet = False, as_json: AsJson = False, dsn: Dsn = None
+) -> None:
     """Take a chain away. Runs that it has queued stay."""
 
     async def delete(connection: Connection) -> None:
@@ -106,10 +103,8 @@ def remove(upstream: Upstream, downstream: Downstream, as_json: AsJson = False, 
             raise NotFound(f"{downstream!r} does not run after {upstream!r}. See: pgcron-runner chain list")
 
     with_database(dsn, delete)
-    if as_json:
-        print_json({"after": upstream, "run": downstream, "removed": True})
-    else:
-        say(f"{clean(downstream)} no longer runs after {clean(upstream)}.")
+    done = f"{clean(downstream)} no longer runs after {clean(upstream)}."
+    print_done(done, {"after": upstream, "run": downstream, "removed": True}, as_json=as_json, quiet=quiet)
 
 
 def sentence(chain: Chain) -> str:

@@ -33,6 +33,7 @@ _PLACES: Final = (
     _Place("worker", "Begin", "worker", "worker"),
     _Place("job", "Work", group=("job_add", "job_edit", "jobs", "job_change"), help="Add, list and change jobs."),
     _Place("runs", "Work", group=("runs",), help="Look at what ran, and stop what runs."),
+    _Place("queue", "Work", group=("queues",), help="What waits in each queue; hold one back, or limit it."),
     _Place("calendar", "Work", group=("calendars",), help="Days on which jobs are skipped."),
     _Place("chain", "Work", group=("chains",), help="Jobs that run after other jobs."),
     _Place("backfill", "Work", "backfill", "backfill"),

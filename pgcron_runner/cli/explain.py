@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import typer
 
 from pgcron_runner.cli.jobs import find_job
-from pgcron_runner.cli.options import AsJson, Dsn, examples, parse_instant
+from pgcron_runner.cli.options import AsJson, Dsn, examples, job_argument, parse_instant
 from pgcron_runner.cli.output import note, print_json, print_text, say, zone_of
 from pgcron_runner.cli.session import with_database
 from pgcron_runner.explain import MOST, ExplainedJob, Explanation, Moment, moments_shown
@@ -35,7 +35,7 @@ _TO_THE_SECOND = re.compile(r":\d\d:\d\d")
 
 
 def explain(
-    name: Annotated[str, typer.Argument(metavar="JOB", help="The job's name.", show_default=False)],
+    name: Annotated[str, job_argument()],
     time: Annotated[
         str,
         typer.Argument(

@@ -22,28 +22,37 @@ _MOST_WORKERS = 1000
 _REMEMBERED = 200
 
 
-async def follow_run(connection: Connection, run_id: int, *, until: Status = Status.SUCCEEDED) -> bool:
-    """Tells each change of a run, and of the attempts that follow it, until the last one is final.
+async def follow_run(
+    connection: Connection, run_id: int, *, until: Status = Status.SUCCEEDED, quiet: bool = False
+) -> bool:
+    """Tells each change of a run, and of the attempts that follow it, until the last one is final; or only waits.
 
     True where that ended in the wanted state. A cancelled run is not followed to another attempt: there is none.
     """
     said, pause = "", _SHORTEST
-    await _warn_if_nobody_takes(connection, await _read(connection, run_id))
+    if not quiet:
+        await _warn_if_nobody_takes(connection, await _read(connection, run_id))
     while True:
         run = await _read(connection, run_id)
         if run.status != said and run.status != Status.QUEUED:
             said, pause = run.status, _SHORTEST
-            say(_sentence(run))
+            _say(_sentence(run), quiet=quiet)
         if Status(run.status).is_final:
             following = await _next_attempt(connection, run)
             if following is None:
                 return run.status == until
             run_id, said = following.id, ""
             now = await catalog.read_clock(connection)
-            say(f"Attempt {following.attempt} is run {following.id}, {relative(max(following.run_at, now), now)}.")
+            when = relative(max(following.run_at, now), now)
+            _say(f"Attempt {following.attempt} is run {following.id}, {when}.", quiet=quiet)
             continue
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, _LONGEST)
+
+
+def _say(text: str, *, quiet: bool) -> None:
+    if not quiet:
+        say(text)
 
 
 async def _read(connection: Connection, run_id: int) -> Run:

@@ -15,6 +15,7 @@ from pgcron_runner.cli.clock_changes import clock_changes
 from pgcron_runner.cli.options import (
     AsJson,
     Dsn,
+    Quiet,
     WrongUse,
     examples,
     parse_object,
@@ -95,6 +96,7 @@ def add(
     env_from: Annotated[list[str] | None, d.ENV_FROM] = None,
     working_dir: Annotated[str | None, d.WORKING_DIR] = None,
     tag: Annotated[list[str] | None, d.TAG] = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
     dsn: Dsn = None,
 ) -> None:
@@ -152,10 +154,10 @@ def add(
         redact=[d.pattern(text) for text in redact or []],
         heartbeat_url=None if heartbeat_url is None else d.check_heartbeat_url(heartbeat_url),
     )
-    _insert(job, dsn, zone, as_json=as_json)
+    _insert(job, dsn, zone, as_json=as_json, quiet=quiet)
 
 
-def _insert(job: NewJob, dsn: str | None, zone: ZoneInfo, *, as_json: bool) -> None:
+def _insert(job: NewJob, dsn: str | None, zone: ZoneInfo, *, as_json: bool, quiet: bool) -> None:
     async def insert(connection: Connection) -> tuple[int, datetime]:
         inserted = await catalog.insert_job(connection, job)
         if inserted is None:
@@ -163,6 +165,8 @@ def _insert(job: NewJob, dsn: str | None, zone: ZoneInfo, *, as_json: bool) -> N
         return inserted
 
     job_id, anchored_at = with_database(dsn, insert)
+    if quiet and not as_json:
+        return
     after = anchored_at if job.starts_at is None else max(anchored_at, job.starts_at - timedelta(microseconds=1))
     rule = Rule(job.schedule, job.timezone, job.name, DstGap(job.dst_gap), DstRepeat(job.dst_repeat), job.ends_at)
     slots = next_slots(rule, after, 3)

@@ -14,7 +14,17 @@ import typer
 
 from pgcron_runner.cli.follow import follow_run
 from pgcron_runner.cli.jobs import Name, find_job
-from pgcron_runner.cli.options import AsJson, Dsn, Unchanged, WrongUse, examples, option, parse_instant, parse_object
+from pgcron_runner.cli.options import (
+    AsJson,
+    Dsn,
+    Quiet,
+    Unchanged,
+    WrongUse,
+    examples,
+    option,
+    parse_instant,
+    parse_object,
+)
 from pgcron_runner.cli.output import clean, local, plural, print_json, relative, say, span, utc, zone_of
 from pgcron_runner.cli.session import with_database
 from pgcron_runner.cli.upcoming import next_run_at
@@ -47,6 +57,7 @@ def pause(
         str | None,
         option("--until", "INSTANT", "Go on by itself then; without an offset it is in the job's zone."),
     ] = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
     dsn: Dsn = None,
 ) -> None:
@@ -64,6 +75,8 @@ def pause(
     if as_json:
         cancelled = {"cancelled": before.queued, "running": before.running}
         print_json({"name": name, "enabled": after.enabled, "paused_until": after.paused_until} | cancelled)
+        return
+    if quiet:
         return
     if not after.enabled:
         still = "" if before.enabled else "still "
@@ -87,6 +100,7 @@ def resume(
         bool,
         typer.Option("--catch-up", help="Treat the pause as downtime: the job's own catch-up rule makes up for it."),
     ] = False,
+    quiet: Quiet = False,
     as_json: AsJson = False,
     dsn: Dsn = None,
 ) -> None:
@@ -106,6 +120,8 @@ def resume(
     following = next_run_at(job, now)
     if as_json:
         print_json({"name": name, "enabled": True, "next_run_at": following, "caught_up": made_up})
+        return
+    if quiet:
         return
     when = (
         f"next at {local(following, zone_of(job.timezone))}, {relative(following, now)}"
@@ -168,6 +184,7 @@ def run(
         Overlap | None,
         option("--overlap", None, "What to do if a run is queued or running already, in place of the job's rule."),
     ] = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
     dsn: Dsn = None,
 ) -> None:
@@ -189,8 +206,9 @@ def run(
             return status != Status.SKIPPED
         if status == Status.SKIPPED:
             raise Unchanged(_skipped(name, run_id, reason or ""))
-        say(f"Run {run_id} of job {clean(name)} is queued.")
-        return not wait or await follow_run(connection, run_id)
+        if not quiet:
+            say(f"Run {run_id} of job {clean(name)} is queued.")
+        return not wait or await follow_run(connection, run_id, quiet=quiet)
 
     if not with_database(dsn, enqueue):
         raise typer.Exit(1)
@@ -206,6 +224,7 @@ def _skipped(name: str, run_id: int, reason: str) -> str:
 def remove(
     name: Name,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    quiet: Quiet = False,
     as_json: AsJson = False,
     dsn: Dsn = None,
 ) -> None:
@@ -222,6 +241,8 @@ def remove(
     job = with_database(dsn, delete)
     if as_json:
         print_json({"name": name, "removed": True, "cancelled": job.queued, "running": job.running})
+        return
+    if quiet:
         return
     say(f"Removed job {clean(name)}. Its history stays: pgcron-runner runs list {shlex.quote(name)}")
     _say_what_was_live(job)

@@ -13,7 +13,17 @@ import typer
 from pgcron_runner.cli import job_definition as d
 from pgcron_runner.cli.clock_changes import clock_changes
 from pgcron_runner.cli.jobs import Name, find_job, show_value
-from pgcron_runner.cli.options import AsJson, Dsn, Unchanged, WrongUse, examples, option, parse_object, parse_queue
+from pgcron_runner.cli.options import (
+    AsJson,
+    Dsn,
+    Quiet,
+    Unchanged,
+    WrongUse,
+    examples,
+    option,
+    parse_object,
+    parse_queue,
+)
 from pgcron_runner.cli.output import (
     Cell,
     clean,
@@ -126,6 +136,7 @@ def edit(
     working_dir: Annotated[str | None, d.WORKING_DIR] = None,
     tag: Annotated[list[str] | None, d.TAG] = None,
     clear: _Clear = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
     dsn: Dsn = None,
 ) -> None:
@@ -133,7 +144,7 @@ def edit(
 
     A list such as --tag, --env or --exclude replaces the whole list. A change of when it is due counts from now.
     """
-    given = {key: value for key, value in locals().items() if key not in ("name", "clear", "as_json", "dsn")}
+    given = {key: value for key, value in locals().items() if key not in ("name", "clear", "quiet", "as_json", "dsn")}
     changes, bounds = _changes({key: value for key, value in given.items() if value is not None and value is not False})
     cleared = _cleared(clear or [], changes | bounds)
     if not changes and not bounds and not cleared:
@@ -152,7 +163,9 @@ def edit(
         around = await inquiry.read_circumstances(connection, before.id)
         return _Edit(before, after, now, slots_before, slots_of(after, now, _SHOWN, around.excluded))
 
-    _tell(with_database(dsn, change), as_json=as_json)
+    edit = with_database(dsn, change)
+    if as_json or not quiet:
+        _tell(edit, as_json=as_json)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import typer
 
 from pgcron_runner.cli.chains import sentence as chain_sentence
 from pgcron_runner.cli.incidents import what_is_wrong
-from pgcron_runner.cli.options import AsJson, Dsn, examples, option
+from pgcron_runner.cli.options import AsJson, Dsn, NamesOnly, examples, job_argument, option
 from pgcron_runner.cli.output import (
     Cell,
     Column,
@@ -24,6 +24,7 @@ from pgcron_runner.cli.output import (
     print_facts,
     print_heading,
     print_json,
+    print_names,
     print_table,
     relative,
     say,
@@ -62,7 +63,7 @@ _COLUMNS = (
     Column("PROBLEM", flexible=True, optional=3),
 )
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The job's name.", show_default=False)]
+Name = Annotated[str, job_argument(metavar="NAME")]
 
 
 def register(app: typer.Typer) -> None:
@@ -84,6 +85,7 @@ def list_(
     everything: Annotated[
         bool, typer.Option("--all", help=f"However many there are; else the first {_LIMIT}.")
     ] = False,
+    names_only: NamesOnly = False,
     as_json: AsJson = False,
     dsn: Dsn = None,
 ) -> None:
@@ -101,6 +103,8 @@ def list_(
     shown = [replace(job, next_run_at=next_run_at(job, now)) for job in (jobs[:_LIMIT] if more else jobs)]
     if as_json:
         print_json(shown)
+    elif names_only:
+        print_names(job.name for job in shown)
     elif shown and problem:
         print_facts([(job.name, Styled(job.problem or "", "red")) for job in shown])
     elif shown:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pgcron_runner.cli.options import Dsn
+from pgcron_runner.cli.options import Dsn, Quiet
 from pgcron_runner.cli.output import note, say
 from pgcron_runner.statements import migrations
 
@@ -17,6 +17,7 @@ def migrate(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the SQL that would be applied, and change nothing.")
     ] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Install the schema, or bring it to what this version needs.
 
@@ -28,6 +29,8 @@ def migrate(
 
     applied = asyncio.run(migrate_schema(Database(resolve_dsn(dsn)), dry_run=dry_run))
     newest = migrations()[-1].version
+    if quiet and not dry_run:
+        return
     if not applied:
         # A script that reads the SQL of a dry run gets none.
         (note if dry_run else say)(f"schema is up to date (version {newest})")

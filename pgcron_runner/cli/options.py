@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 import typer
 
+from pgcron_runner.cli.completion import job_names, timezones
 from pgcron_runner.durations import format_duration, parse_duration
 from pgcron_runner.errors import InvalidInput, PgcronError
 from pgcron_runner.manifest.texts import parse_instant as parse_instant
@@ -27,10 +28,21 @@ Dsn = Annotated[str | None, option("--dsn", "DSN", "Which database. Else PGCRON_
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON: instants in UTC, durations in seconds.")]
 
 
+def job_argument(text: str = "The job's name.", *, metavar: str = "JOB") -> Any:
+    """The name of a job, which Tab completes."""
+    return typer.Argument(metavar=metavar, help=text, show_default=False, autocompletion=job_names)
+
+
+# For commands that change something, and for listings.
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing where all goes well.")]
+NamesOnly = Annotated[bool, typer.Option("--quiet", "-q", help="Print the names only, one a line.")]
+IdsOnly = Annotated[bool, typer.Option("--quiet", "-q", help="Print the ids only, one a line.")]
+
+
 def timezone_option(**more: Any) -> Any:
     """`--timezone`, the same for all commands."""
     text = "IANA name of the zone that the schedule is read in, such as Europe/Berlin. There is no default."
-    return option("--timezone", "ZONE", text, envvar="PGCRON_TIMEZONE", **more)
+    return option("--timezone", "ZONE", text, envvar="PGCRON_TIMEZONE", autocompletion=timezones, **more)
 
 
 class WrongUse(PgcronError):

@@ -84,6 +84,20 @@ def note(text: str) -> None:
     typer.echo(text, err=True)
 
 
+def print_done(text: str, facts: Any, *, as_json: bool, quiet: bool) -> None:
+    """What a command has done: as JSON, in words, or, where nobody wants to hear of it, not at all."""
+    if as_json:
+        print_json(facts)
+    elif not quiet:
+        say(text)
+
+
+def print_names(names: Iterable[object]) -> None:
+    """One a line, for other programs."""
+    for name in names:
+        say(clean(str(name)))
+
+
 def status_cell(status: str | None) -> Cell:
     """A state in its colour."""
     return Styled(status, _STYLES.get(status, "")) if status else "-"

@@ -13,15 +13,27 @@ from zoneinfo import ZoneInfo
 import typer
 
 from pgcron_runner.cli.follow import follow_output, follow_run
-from pgcron_runner.cli.options import AsJson, Dsn, Unchanged, examples, option, parse_since
+from pgcron_runner.cli.options import (
+    AsJson,
+    Dsn,
+    IdsOnly,
+    Quiet,
+    Unchanged,
+    examples,
+    job_argument,
+    option,
+    parse_since,
+)
 from pgcron_runner.cli.output import (
     Cell,
     Column,
     local,
     note,
+    print_done,
     print_facts,
     print_heading,
     print_json,
+    print_names,
     print_table,
     relative,
     say,
@@ -75,13 +87,14 @@ def register(app: typer.Typer) -> None:
 
 
 def list_(
-    job: Annotated[str | None, typer.Argument(metavar="JOB", help="Runs of this job only.", show_default=False)] = None,
+    job: Annotated[str | None, job_argument("Runs of this job only.")] = None,
     status: Annotated[Status | None, typer.Option("--status", help="Runs in this state.", show_default=False)] = None,
     since: Annotated[
         str | None,
         option("--since", "INSTANT", "Runs that were made since then, or in the last 2h, 7d."),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=100_000, help="At most so many.")] = 50,
+    ids_only: IdsOnly = False,
     as_json: AsJson = False,
     dsn: Dsn = None,
 ) -> None:
@@ -105,11 +118,13 @@ def list_(
     found, now = with_database(dsn, read)
     if as_json:
         print_json(found)
+    elif ids_only:
+        print_names(run.id for run in found)
     elif found:
         print_table(RUN_COLUMNS if job else _COLUMNS, [run_row(run, now, with_job=job is None) for run in found])
     else:
         note("There are no such runs." if status or since else "There are no runs yet.")
-    if len(found) == limit and not as_json:
+    if len(found) == limit and not as_json and not ids_only:
         note(f"These are the newest {limit}. --limit shows more.")
 
 
@@ -236,6 +251,8 @@ def logs(
 def cancel(
     run_id: RunId,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended.")] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
     dsn: Dsn = None,
 ) -> None:
     """Cancel a run: a queued one at once, a running one is stopped by its worker. A final one stays as it is."""
@@ -246,13 +263,15 @@ def cancel(
             case None:
                 raise NotFound(f"There is no run {run_id}. See: pgcron-runner runs list")
             case Status.QUEUED:
-                say(f"Run {run_id} was queued and is cancelled.")
-                return True
+                said, is_over = f"Run {run_id} was queued and is cancelled.", True
             case Status.RUNNING:
-                say(f"Run {run_id} is running; its worker has been asked to stop it.")
-                return not wait or await follow_run(connection, run_id, until=Status.CANCELLED)
+                said, is_over = f"Run {run_id} is running; its worker has been asked to stop it.", False
             case _:
                 raise Unchanged(f"Run {run_id} had already ended as {before}. Nothing was changed.")
+        print_done(said, {"id": run_id, "was": before, "cancelled": is_over}, as_json=as_json, quiet=quiet)
+        return (
+            is_over or not wait or await follow_run(connection, run_id, until=Status.CANCELLED, quiet=quiet or as_json)
+        )
 
     if not with_database(dsn, change):
         raise typer.Exit(1)
@@ -261,6 +280,7 @@ def cancel(
 def retry(
     run_id: RunId,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended.")] = False,
+    quiet: Quiet = False,
     as_json: AsJson = False,
     dsn: Dsn = None,
 ) -> None:
@@ -274,11 +294,9 @@ def retry(
         if made is None:
             raise Unchanged(await _why_no_retry(connection, run_id))
         new_id, attempt = made
-        if as_json:
-            print_json({"id": new_id, "attempt": attempt, "retry_of": run_id})
-        else:
-            say(f"Queued run {new_id}: attempt {attempt} of what run {run_id} was to do.")
-        return not wait or await follow_run(connection, new_id)
+        done = f"Queued run {new_id}: attempt {attempt} of what run {run_id} was to do."
+        print_done(done, {"id": new_id, "attempt": attempt, "retry_of": run_id}, as_json=as_json, quiet=quiet)
+        return not wait or await follow_run(connection, new_id, quiet=quiet or as_json)
 
     if not with_database(dsn, change):
         raise typer.Exit(1)

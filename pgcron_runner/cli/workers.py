@@ -8,8 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgcron_runner.cli.options import AsJson, Dsn, examples
-from pgcron_runner.cli.output import Cell, Column, note, print_json, print_table, relative, span, status_cell
+from pgcron_runner.cli.options import AsJson, Dsn, NamesOnly, examples
+from pgcron_runner.cli.output import (
+    Cell,
+    Column,
+    note,
+    print_json,
+    print_names,
+    print_table,
+    relative,
+    span,
+    status_cell,
+)
 from pgcron_runner.cli.session import with_database
 from pgcron_runner.model import Kind
 from pgcron_runner.store import catalog
@@ -38,6 +48,7 @@ _COLUMNS = (
 
 def workers(
     ended: Annotated[bool, typer.Option("--all", help="Also those that ended within the last day.")] = False,
+    names_only: NamesOnly = False,
     as_json: AsJson = False,
     dsn: Dsn = None,
 ) -> None:
@@ -49,6 +60,8 @@ def workers(
     found, now = with_database(dsn, read)
     if as_json:
         print_json(found)
+    elif names_only:
+        print_names(worker.name for worker in found)
     elif found:
         print_table(_COLUMNS, [_row(worker, now) for worker in found])
     else:

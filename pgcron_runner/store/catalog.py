@@ -72,6 +72,12 @@ async def read_job(connection: Connection, name: str) -> Job | None:
     return await read_row(connection, "read_job", {"name": name}, Job)
 
 
+async def list_job_names(connection: Connection, beginning: str, *, limit: int) -> list[str]:
+    """Names of jobs that begin with a text."""
+    cursor = await connection.execute(query("list_job_names"), {"beginning": beginning, "limit": limit})
+    return [name for (name,) in await cursor.fetchall()]
+
+
 async def pause_job(
     connection: Connection, name: str, *, until: datetime | None
 ) -> tuple[bool, datetime | None] | None:
