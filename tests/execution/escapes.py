@@ -16,12 +16,13 @@ ESCAPES = {
     "daemon without environment": "(env -i setsid /bin/sh -c '(/bin/sleep 300 {0} &)' &) ; sleep 300",
     "stopped": "sleep 300 {0} & sleep 0.1; kill -STOP $! $$",
 }
-# Forks and ends every two milliseconds, each time in a new session; ten of them stay. It lasts for a minute at most.
+# Forks and ends every four milliseconds, each time in a new session; ten of them stay. It lasts for a minute at most, and
+# a host on which nobody reaps runs out of process numbers only after that.
 STORM = """
 import os, sys, time
 until = time.monotonic() + 60
 for born in range(1 << 30):
-    time.sleep(0.002)
+    time.sleep(0.004)
     if os.fork():
         time.sleep(60 if born < 10 else 0)
         os._exit(0)

@@ -203,7 +203,7 @@ async def test_a_command_is_killed_also_while_its_guard_is_stopped(guard: Guard,
 @pytest.mark.faults
 async def test_a_storm_of_forks_dies_with_the_worker(marker: str) -> None:
     storm = shlex.join([sys.executable, "-I", "-S", "-c", STORM, marker])
-    worker = Worker([f"env -i {storm}"] * 10, lease=0)
+    worker = Worker([f"env -i {storm}"] * 4, lease=0)
     try:
         await eventually(lambda: len(living(marker)) >= 30)
         worker.popen.kill()
@@ -217,7 +217,7 @@ async def test_a_storm_of_forks_dies_with_the_worker(marker: str) -> None:
 async def test_a_storm_of_forks_dies_when_the_guard_is_killed(marker: str) -> None:
     guard = Guard.start()
     command = Command((sys.executable, "-I", "-S", "-c", STORM, marker), {})
-    processes = [await guard.launch(command, OutputBuffer(10)) for _ in range(10)]
+    processes = [await guard.launch(command, OutputBuffer(10)) for _ in range(4)]
     await eventually(lambda: len(living(marker)) >= 30)
     os.kill(guard.pid, signal.SIGKILL)
     await guard.lost.wait()
