@@ -48,6 +48,7 @@ _PLACES: Final = (
     _Place("explain", "Watch", "explain", "explain"),
     _Place("doctor", "Watch", "doctor", "doctor"),
     _Place("workers", "Watch", "workers", "workers"),
+    _Place("top", "Watch", "top", "top"),
     _Place("status", "Watch", "status", "status"),
 )
 _EXAMPLES: Final = {

@@ -105,9 +105,7 @@ def status_cell(status: str | None) -> Cell:
 
 def print_table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> None:
     """A table without lines. On a terminal it fits the width; in a pipe all columns are there and all cells whole."""
-    titles = [Styled(column.title, "bold") for column in columns]
-    lines = [titles, *([_cleaned(cell) for cell in row] for row in rows)]
-    natural = [max(map(_width, texts)) for texts in zip(*([cell.text for cell in line] for line in lines), strict=True)]
+    lines, natural = _measured(columns, rows)
     if not sys.stdout.isatty():
         for line in lines:
             padded = (_padded(cell.text, natural[n], columns[n].right) for n, cell in enumerate(line))
@@ -116,9 +114,28 @@ def print_table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> No
     from rich.text import Text
 
     console = _console()
-    widths = _fit(columns, natural, console.width)
-    table = Text("\n").join(_line([line[n] for n in widths], columns, widths) for line in lines)
-    _print(table, console)
+    _print(Text("\n").join(_table_lines(columns, lines, natural, console.width)), console)
+
+
+def table_lines(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], room: int) -> list[Any]:
+    """The same as lines of rich's, for a screen of that width; the first has the titles."""
+    lines, natural = _measured(columns, rows)
+    return _table_lines(columns, lines, natural, room)
+
+
+def _measured(columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> tuple[list[list[Styled]], list[int]]:
+    """Titles and rows, and how wide each column would like to be."""
+    lines = [[Styled(column.title, "bold") for column in columns], *([_cleaned(cell) for cell in row] for row in rows)]
+    return lines, [
+        max(map(_width, texts)) for texts in zip(*([cell.text for cell in line] for line in lines), strict=True)
+    ]
+
+
+def _table_lines(
+    columns: Sequence[Column], lines: Sequence[Sequence[Styled]], natural: Sequence[int], room: int
+) -> list[Any]:
+    widths = _fit(columns, natural, room)
+    return [_line([line[n] for n in widths], columns, widths) for line in lines]
 
 
 def _line(cells: Sequence[Styled], columns: Sequence[Column], widths: Mapping[int, int]) -> Any:

@@ -80,7 +80,7 @@ def list_(names_only: NamesOnly = False, as_json: AsJson = False, dsn: Dsn = Non
 def _row(queue: Queue, jobs: int, now: datetime) -> list[Cell]:
     return [
         queue.name,
-        Styled("paused", "yellow") if queue.paused else Styled("open", "green"),
+        state_cell(queue),
         str(jobs),
         counted(queue.due),
         relative(queue.due_since, now) if queue.due_since else "-",
@@ -90,6 +90,11 @@ def _row(queue: Queue, jobs: int, now: datetime) -> list[Cell]:
         str(queue.slots),
         served_by(queue),
     ]
+
+
+def state_cell(queue: Queue) -> Cell:
+    """Whether its runs are started."""
+    return Styled("paused", "yellow") if queue.paused else Styled("open", "green")
 
 
 def counted(number: int) -> str:
