@@ -25,13 +25,19 @@ class _Place(NamedTuple):
     help: str = ""
 
 
+_JOB: Final = ("job_add", "job_edit", "jobs", "job_history", "job_change")
 # In the order in which the help shows them.
 _PLACES: Final = (
     _Place("demo", "Begin", "demo", "demo"),
     _Place("dev", "Begin", "dev", "dev"),
     _Place("migrate", "Begin", "migrate", "migrate"),
     _Place("worker", "Begin", "worker", "worker"),
-    _Place("job", "Work", group=("job_add", "job_edit", "jobs", "job_change"), help="Add, list and change jobs."),
+    _Place(
+        "job",
+        "Work",
+        group=("job_add", "job_edit", "jobs", "job_history", "job_change"),
+        help="Add, list and change jobs.",
+    ),
     _Place("runs", "Work", group=("runs",), help="Look at what ran, and stop what runs."),
     _Place("queue", "Work", group=("queues",), help="What waits in each queue; hold one back, or limit it."),
     _Place("calendar", "Work", group=("calendars",), help="Days on which jobs are skipped."),

@@ -169,6 +169,7 @@ class ListedRun:
     worker: str | None
     missed_count: int | None
     missed_until: datetime | None
+    backfill: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +184,6 @@ class Run(ListedRun):
     output_bytes: int | None
     output_truncated: bool | None
     parent_run_id: int | None
-    backfill: bool
     args: dict[str, Any] | None
     cancel_requested_at: datetime | None
 

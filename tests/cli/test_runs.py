@@ -72,6 +72,7 @@ def test_json_has_the_facts_of_each_run(cli: Cli, database: Database) -> None:
         "worker": "web-1",
         "missed_count": None,
         "missed_until": None,
+        "backfill": False,
     }
 
 
