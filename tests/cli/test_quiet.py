@@ -1,0 +1,79 @@
+"""`--quiet`: changes say nothing, listings only names, and the exit code says the rest."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.cli.conftest import Cli
+from tests.statements.builders import add_final, add_job, add_run
+from tests.support.databases import Database
+
+SOON = datetime(2100, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def jobs(database: Database) -> Database:
+    for name in ("a", "b c"):
+        add_job(database, name, schedule="@daily")
+    return database
+
+
+CHANGES = [
+    ("job", "add", "new", "--schedule", "@manual", "--timezone", "UTC", "--sql", "select 1"),
+    ("job", "edit", "a", "--schedule", "@hourly"),
+    ("job", "pause", "a"),
+    ("job", "resume", "a", "--catch-up"),
+    ("job", "run", "a"),
+    ("job", "remove", "a", "--yes"),
+    ("chain", "add", "a", "b c"),
+    ("calendar", "add", "holidays"),
+    ("queue", "pause", "default"),
+    ("queue", "resume", "default"),
+    ("queue", "limit", "unknown", "3"),
+    ("backfill", "a", "--from", "2026-01-01", "--to", "2026-01-03", "--yes"),
+    ("migrate",),
+]
+
+
+@pytest.mark.parametrize("arguments", CHANGES, ids=" ".join)
+def test_a_change_that_works_says_nothing(arguments: tuple[str, ...], cli: Cli, jobs: Database) -> None:
+    result = cli(*arguments, "--quiet")
+    assert (result.code, result.out, result.err) == (0, "", "")
+
+
+def test_runs_chains_and_days_change_without_a_word(cli: Cli, jobs: Database) -> None:
+    waiting, failed = add_run(jobs, 1), add_final(jobs, 2, "failed")
+    cli("chain", "add", "a", "b c")
+    cli("calendar", "add", "holidays")
+    for arguments in (
+        ("runs", "cancel", str(waiting)),
+        ("runs", "retry", str(failed)),
+        ("chain", "remove", "a", "b c"),
+        ("calendar", "days", "holidays", "--from", "2027-01-01", "--to", "2027-01-01"),
+        ("calendar", "remove", "holidays"),
+    ):
+        result = cli(*arguments, "-q")
+        assert (arguments, result.code, result.out, result.err) == (arguments, 0, "", "")
+
+
+def test_what_goes_wrong_is_told_nevertheless(cli: Cli, jobs: Database) -> None:
+    result = cli("job", "pause", "nobody", "--quiet")
+    assert (result.code, result.out) == (1, "")
+    assert "no job named 'nobody'" in result.err
+
+
+def test_listings_print_names_or_ids_alone(cli: Cli, jobs: Database) -> None:
+    first, second = add_final(jobs, 1), add_final(jobs, 2)
+    cli("calendar", "add", "holidays")
+    assert cli("job", "list", "--quiet").lines == ["a", "b c"]
+    assert cli("runs", "list", "--quiet", "--limit", "2").lines == [str(second), str(first)]
+    assert cli("runs", "list", "--quiet", "--limit", "2").err == ""
+    assert cli("calendar", "list", "-q").lines == ["holidays"]
+    assert cli("workers", "-q").out == ""
+
+
+def test_a_cancelled_run_is_told_as_json_too(cli: Cli, jobs: Database) -> None:
+    run_id = add_run(jobs, 1)
+    assert cli("runs", "cancel", str(run_id), "--json").json == {"id": run_id, "was": "queued", "cancelled": True}
