@@ -11,7 +11,7 @@ import typer
 
 from pgcron_runner import __version__
 from pgcron_runner.cli import step
-from pgcron_runner.cli.commands import add_commands
+from pgcron_runner.cli.commands import InOrder, add_commands
 from pgcron_runner.cli.completion import words_of_line
 from pgcron_runner.cli.options import Unchanged, WrongUse, examples
 from pgcron_runner.cli.output import clean
@@ -69,6 +69,7 @@ def build_app(arguments: Sequence[str] = (), *, rich_help: bool = True) -> typer
     Help is framed and coloured with `rich_help`, else plain text that a pipe can use.
     """
     app = typer.Typer(
+        cls=InOrder,
         no_args_is_help=True,
         rich_markup_mode="rich" if rich_help else None,
         pretty_exceptions_enable=False,

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 import typer
+from typer.core import TyperGroup
 
 from pgcron_runner.cli.options import examples
 
@@ -51,11 +52,11 @@ _PLACES: Final = (
     _Place("watch", "Alert", "watch", "watch"),
     _Place("mute", "Alert", "mute", "mute"),
     _Place("unmute", "Alert", "mute", "unmute"),
-    _Place("explain", "Watch", "explain", "explain"),
-    _Place("doctor", "Watch", "doctor", "doctor"),
-    _Place("workers", "Watch", "workers", "workers"),
-    _Place("top", "Watch", "top", "top"),
     _Place("status", "Watch", "status", "status"),
+    _Place("top", "Watch", "top", "top"),
+    _Place("explain", "Watch", "explain", "explain"),
+    _Place("workers", "Watch", "workers", "workers"),
+    _Place("doctor", "Watch", "doctor", "doctor"),
 )
 _EXAMPLES: Final = {
     "migrate": examples("pgcron-runner migrate", "pgcron-runner migrate --dry-run > changes.sql"),
@@ -65,6 +66,13 @@ _EXAMPLES: Final = {
         "pgcron-runner worker --once",
     ),
 }
+
+
+class InOrder(TyperGroup):
+    """Commands and groups in the order of the places; typer would have all groups last."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [place.name for place in _PLACES if place.name in self.commands]
 
 
 def add_commands(app: typer.Typer, arguments: Sequence[str]) -> None:

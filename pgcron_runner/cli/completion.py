@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shlex
 from collections.abc import Awaitable, Callable, Sequence
@@ -61,6 +60,8 @@ def timezones(incomplete: str) -> list[str]:
 
 def _asked(ask: _Words) -> list[str]:
     """What the database says, or nothing."""
+    import asyncio  # which takes longer to load than the rest of a command that needs no database
+
     try:
         return [name for name in asyncio.run(_with_patience(ask, _dsn(words_of_line()))) if name.isprintable()]
     except Exception:
@@ -69,6 +70,8 @@ def _asked(ask: _Words) -> list[str]:
 
 
 async def _with_patience(ask: _Words, dsn: str | None) -> list[str]:
+    import asyncio
+
     from pgcron_runner.database import Database, Purpose, resolve_dsn
 
     async with asyncio.timeout(_PATIENCE):

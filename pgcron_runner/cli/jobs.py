@@ -111,7 +111,9 @@ def list_(
         print_table(_COLUMNS, [_row(job, now) for job in shown])
     else:
         note(
-            "There is no such job."
+            "No job has a problem."
+            if problem and not (queue or tag or kind)
+            else "There is no such job."
             if problem or queue or tag or kind
             else "There are no jobs. See: pgcron-runner job add --help"
         )

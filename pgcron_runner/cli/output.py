@@ -17,6 +17,7 @@ from uuid import UUID
 import typer
 
 from pgcron_runner.cli.wording import clean as clean
+from pgcron_runner.cli.wording import in_progress as in_progress
 from pgcron_runner.cli.wording import instant as instant
 from pgcron_runner.cli.wording import local as local
 from pgcron_runner.cli.wording import plural as plural
@@ -185,11 +186,17 @@ def _padded(text: str, width: int, right: bool) -> str:
 
 def _fit(columns: Sequence[Column], natural: Sequence[int], room: int) -> dict[int, int]:
     """Which columns are shown, and how wide: optional ones are left out, then flexible ones are cut, until all fit."""
-    widths = dict(enumerate(natural))
-    comfortable = {n: min(width, _COMFORTABLE) if columns[n].flexible else width for n, width in widths.items()}
-    for n in sorted(widths, key=lambda n: -columns[n].optional):
-        if columns[n].optional and _total(comfortable) > room:
-            del widths[n], comfortable[n]
+    comfortable = {n: min(width, _COMFORTABLE) if columns[n].flexible else width for n, width in enumerate(natural)}
+    shown = dict(comfortable)
+    by_worth = sorted((n for n in shown if columns[n].optional), key=lambda n: columns[n].optional)
+    for n in reversed(by_worth):
+        if _total(shown) > room:
+            del shown[n]
+    # A narrow one may find room that a wider one has left.
+    for n in by_worth:
+        if n not in shown and _total(shown | {n: comfortable[n]}) <= room:
+            shown[n] = comfortable[n]
+    widths = {n: natural[n] for n in sorted(shown)}
     flexible = [n for n in widths if columns[n].flexible]
     while (excess := _total(widths) - room) > 0 and flexible:
         longest = max(flexible, key=lambda n: widths[n])

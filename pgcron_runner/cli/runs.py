@@ -27,6 +27,7 @@ from pgcron_runner.cli.options import (
 from pgcron_runner.cli.output import (
     Cell,
     Column,
+    in_progress,
     local,
     note,
     print_done,
@@ -61,9 +62,9 @@ RUN_COLUMNS = (
     Column("UTC", optional=5),
     Column("WHY", optional=4),
     Column("TRY", right=True, optional=3),
-    Column("STARTED", optional=1),
+    Column("STARTED", optional=2),
     Column("TOOK", right=True),
-    Column("REMARK", flexible=True, optional=2),
+    Column("REMARK", flexible=True, optional=1),
 )
 _COLUMNS = (RUN_COLUMNS[0], Column("JOB", flexible=True), *RUN_COLUMNS[1:])
 
@@ -149,7 +150,9 @@ def _took(run: ListedRun, now: datetime) -> str:
 
 
 def _why(run: ListedRun) -> str:
-    """The shortest reason there is for how it ended."""
+    """The shortest reason there is for how it ended, or how far it is."""
+    if run.status == Status.RUNNING:
+        return in_progress(run.progress)
     if run.reason:
         return run.reason
     if run.error:
@@ -185,6 +188,7 @@ async def _find(connection: Connection, run_id: int) -> Run:
     return run
 
 
+_USUAL = {"backfill": False, "priority": 0}
 _SHOWN_ELSEWHERE = {
     "id",
     "job_id",
@@ -204,14 +208,14 @@ def _facts(run: Run, now: datetime) -> list[tuple[str, Cell]]:
     facts: list[tuple[str, Cell]] = [("run", str(run.id)), ("status", status_cell(run.status))]
     for field in fields(run):
         value = getattr(run, field.name)
-        if field.name in _SHOWN_ELSEWHERE or value is None:
+        if field.name in _SHOWN_ELSEWHERE or value is None or value == _USUAL.get(field.name):
             continue
         if field.name == "worker_id" and run.worker is not None:
             facts.append(("worker", run.worker))
         facts.append((field.name, _value(value, zone, now)))
     facts.insert(3, ("attempt", attempt))
     if run.started_at:
-        facts.append(("took", _took(run, now)))
+        facts.append(("took" if run.finished_at else "runs for", _took(run, now)))
     facts.append(("output", _output(run)))
     return facts
 

@@ -89,7 +89,7 @@ def _incidents(health: Health) -> Cell:
     told = "" if health.channels else ", and no channel: nobody is told (pgcron-runner channel add)"
     if not health.incidents_open:
         return f"none open{told}"
-    return Styled(f"{health.incidents_open} open{told} (pgcron-runner incident list)", "red")
+    return Styled(f"{health.incidents_open} open (pgcron-runner incident list){told}", "red")
 
 
 def _verdict(wrong: list[str]) -> tuple[str, Cell]:

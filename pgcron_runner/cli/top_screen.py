@@ -12,6 +12,7 @@ from pgcron_runner.cli.output import (
     Column,
     Styled,
     clean,
+    in_progress,
     local,
     plural,
     relative,
@@ -175,22 +176,13 @@ def _running(run: RunningRun, now: datetime) -> list[Cell]:
     tries = f"{run.attempt}/{run.max_attempts}" if run.max_attempts else str(run.attempt)
     return [
         run.job_name,
-        Styled("stopping", "yellow") if run.cancel_requested_at else progress(run.progress),
+        Styled("stopping", "yellow") if run.cancel_requested_at else in_progress(run.progress),
         Styled(span(lasted), "yellow") if late else span(lasted),
         tries if run.attempt == 1 else Styled(tries, "yellow"),
         str(run.id),
         run.queue,
         run.worker or "-",
     ]
-
-
-def progress(said: Any) -> str:
-    """`40% copied users`: what a run said of itself last; it may have said anything."""
-    if not isinstance(said, dict):
-        return "" if said is None else str(said)
-    percent = said.get("percent")
-    number = f"{percent:.0f}%" if isinstance(percent, int | float) else ""
-    return f"{number} {said.get('text') or ''}".strip()
 
 
 def _failing(job: FailingJob, now: datetime) -> list[Cell]:

@@ -103,7 +103,8 @@ def print_slots(slots: Sequence[Slot], zone: ZoneInfo, now: datetime) -> None:
         ]
         for slot in slots
     ]
-    print_table([*own, Column("UTC"), Column("WHEN"), *changes, *skipped], rows)
+    # What is unusual about a time is worth more than the time said again.
+    print_table([*own, Column("UTC", optional=2 if own else 0), Column("WHEN", optional=1), *changes, *skipped], rows)
 
 
 def in_words(rule: Rule) -> str | None:

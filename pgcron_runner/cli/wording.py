@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from pgcron_runner.errors import InvalidInput
@@ -91,3 +91,12 @@ def clean(text: str, *, lines: bool = False) -> str:
 
 def _spelt(character: str) -> str:
     return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def in_progress(said: Any) -> str:
+    """`40% copied users`: what a run said of itself last; it may have said anything."""
+    if not isinstance(said, dict):
+        return "" if said is None else str(said)
+    percent = said.get("percent")
+    number = f"{percent:.0f}%" if isinstance(percent, int | float) else ""
+    return f"{number} {said.get('text') or ''}".strip()

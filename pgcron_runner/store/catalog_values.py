@@ -170,6 +170,7 @@ class ListedRun:
     missed_count: int | None
     missed_until: datetime | None
     backfill: bool
+    progress: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +179,6 @@ class Run(ListedRun):
 
     priority: int
     max_attempts: int | None
-    progress: Any
     state: Any
     result: Any
     output_bytes: int | None

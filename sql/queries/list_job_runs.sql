@@ -2,7 +2,7 @@
 -- A null filter takes all.
 select r.id, r.job_id, r.job_name, j.timezone, r.kind, r.queue, r.trigger, r.scheduled_for, r.run_at, r.attempt, r.status, r.reason,
        r.created_at, r.started_at, r.finished_at, r.exit_code, r.error, r.worker_id, w.name as worker, r.missed_count, r.missed_until,
-       r.backfill
+       r.backfill, r.progress
   from pgcron.runs r
   left join pgcron.jobs j on j.id = r.job_id
   left join pgcron.workers w on w.id = r.worker_id

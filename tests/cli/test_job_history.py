@@ -44,6 +44,7 @@ def a_run(n: int, *, took: float | None = None, late: float = 0, status: str = "
         "missed_count": None,
         "missed_until": None,
         "backfill": False,
+        "progress": None,
     }
     return ListedRun(**facts | more)
 

@@ -73,6 +73,7 @@ def test_json_has_the_facts_of_each_run(cli: Cli, database: Database) -> None:
         "missed_count": None,
         "missed_until": None,
         "backfill": False,
+        "progress": None,
     }
 
 

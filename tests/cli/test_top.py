@@ -11,7 +11,8 @@ import pytest
 from pgcron_runner import database as sessions
 from pgcron_runner.cli.output import _width
 from pgcron_runner.cli.top import _Watch
-from pgcron_runner.cli.top_screen import draw, progress, share_out
+from pgcron_runner.cli.top_screen import draw, share_out
+from pgcron_runner.cli.wording import in_progress
 from tests.cli.conftest import Cli
 from tests.cli.terminal import on_terminal
 from tests.statements.builders import (
@@ -150,4 +151,4 @@ def test_rows_are_shared_out_in_turn(wanted: list[int], room: int, shares: list[
     ],
 )
 def test_progress_is_shown_whatever_it_is(said: object, shown: str) -> None:
-    assert progress(said) == shown
+    assert in_progress(said) == shown

@@ -103,7 +103,7 @@ def test_that_a_job_fails_is_shown_and_no_reason_for_an_exit_code(cli: Cli, data
     shown = cli("status")
     assert shown.code == 0
     assert (
-        "1 open, and no channel: nobody is told (pgcron-runner channel add) (pgcron-runner incident list)" in shown.out
+        "1 open (pgcron-runner incident list), and no channel: nobody is told (pgcron-runner channel add)" in shown.out
     )
 
 
