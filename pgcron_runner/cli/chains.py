@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgcron_runner.cli.options import AsJson, Dsn, Quiet, examples, job_argument, option
-from pgcron_runner.cli.output import Cell, Column, clean, note, print_done, print_json, print_table
+from pgcron_runner.cli.options import AsJson, Dsn, NamesOnly, Quiet, examples, job_argument, option
+from pgcron_runner.cli.output import Cell, Column, clean, note, print_done, print_json, print_table, say
 from pgcron_runner.cli.session import with_database
 from pgcron_runner.durations import format_duration, parse_duration
 from pgcron_runner.errors import NotFound
@@ -74,6 +74,7 @@ def add(
 
 def list_(
     job: Annotated[str | None, job_argument("Only those of this job.")] = None,
+    names_only: NamesOnly = False,
     as_json: AsJson = False,
     dsn: Dsn = None,
 ) -> None:
@@ -87,6 +88,9 @@ def list_(
     found = with_database(dsn, read)
     if as_json:
         print_json([_as_json(chain) for chain in found])
+    elif names_only:
+        for chain in found:
+            say(f"{clean(chain.upstream)}\t{clean(chain.downstream)}")
     elif found:
         print_table(_COLUMNS, [_row(chain) for chain in found])
     else:

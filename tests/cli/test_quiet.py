@@ -67,6 +67,8 @@ def test_what_goes_wrong_is_told_nevertheless(cli: Cli, jobs: Database) -> None:
 def test_listings_print_names_or_ids_alone(cli: Cli, jobs: Database) -> None:
     first, second = add_final(jobs, 1), add_final(jobs, 2)
     cli("calendar", "add", "holidays")
+    cli("chain", "add", "a", "b c")
+    assert cli("chain", "list", "--quiet").lines == ["a\tb c"]
     assert cli("job", "list", "--quiet").lines == ["a", "b c"]
     assert cli("runs", "list", "--quiet", "--limit", "2").lines == [str(second), str(first)]
     assert cli("runs", "list", "--quiet", "--limit", "2").err == ""

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
+import os
 import re
+import shlex
+import subprocess
+import sys
 from contextlib import redirect_stdout
 from datetime import UTC, datetime, timedelta
 
@@ -73,6 +78,9 @@ def busy(database: Database) -> Database:
         ("explain", LONG, "2035-03-14T11:58:00Z"),
         ("backfill", LONG, "--from", "2026-01-01", "--to", "2026-02-01", "--dry-run"),
         ("doctor",),
+        ("queue", "list"),
+        ("job", "history", LONG),
+        ("top", "--once"),
         ("job", "edit", LONG, "--schedule", "0,10,20,30,40,50 8-18 * 1-11,12 mon-fri", "--sql", "x" * 200),
         ("--help",),
         ("backfill", "--help"),
@@ -83,6 +91,11 @@ def busy(database: Database) -> Database:
         ("calendar", "days", "--help"),
         ("job", "add", "--help"),
         ("worker", "--help"),
+        ("job", "--help"),
+        ("job", "history", "--help"),
+        ("queue", "--help"),
+        ("queue", "limit", "--help"),
+        ("top", "--help"),
     ],
     ids=lambda value: " ".join(value)[:20] if isinstance(value, tuple) else str(value),
 )
@@ -140,3 +153,50 @@ def test_a_backfill_is_asked_about(key: bytes, made: int, database: Database) ->
     shown = on_terminal(*arguments, columns=140, env={"PGCRON_DSN": database.dsn}, keys=key)
     assert "Queue 31 runs of job old, 2026-01-01 00:00:00 +00:00 to 2026-01-31 00:00:00 +00:00? [y/N]" in shown
     assert database.value("select count(*) from pgcron.runs where backfill") == made
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("job", "list"),
+        ("job", "show", LONG),
+        ("job", "next", LONG),
+        ("job", "history", LONG),
+        ("runs", "list"),
+        ("runs", "show", "1"),
+        ("queue", "list"),
+        ("calendar", "list"),
+        ("chain", "list"),
+        ("channel", "list"),
+        ("route", "list"),
+        ("incident", "list"),
+        ("workers",),
+        ("status",),
+        ("doctor",),
+        ("top",),
+        ("explain", LONG, "2035-03-14T11:59:00Z"),
+        ("backfill", LONG, "--from", "2026-01-01", "--to", "2026-02-01", "--dry-run"),
+    ],
+    ids=" ".join,
+)
+def test_all_that_is_shown_is_to_be_had_as_json(
+    arguments: tuple[str, ...], busy: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGCRON_DSN", busy.dsn)
+    with redirect_stdout(Screen()) as screen:
+        run([*arguments, "--json"])
+    assert json.loads(screen.getvalue()) is not None
+    assert screen.getvalue().isascii()
+
+
+@pytest.mark.parametrize("arguments", [("runs", "list"), ("job", "show", LONG), ("top", "--once"), ("status",)])
+def test_a_dumb_terminal_gets_no_codes(arguments: tuple[str, ...], busy: Database) -> None:
+    assert "\x1b" not in on_terminal(*arguments, columns=80, env={"PGCRON_DSN": busy.dsn, "TERM": "dumb"})
+
+
+def test_a_reader_that_has_had_enough_hears_no_complaint(busy: Database) -> None:
+    command = f"{shlex.quote(sys.executable)} -m pgcron_runner job show {LONG} | head -1"
+    done = subprocess.run(
+        command, shell=True, capture_output=True, text=True, check=False, env=os.environ | {"PGCRON_DSN": busy.dsn}
+    )
+    assert (done.stdout.split(), done.stderr) == (["name", LONG], "")
