@@ -13,7 +13,7 @@ import typer
 from pgcron_runner.cli import findings
 from pgcron_runner.cli.findings import Finding
 from pgcron_runner.cli.options import AsJson, Dsn, examples
-from pgcron_runner.cli.output import Styled, clean, print_facts, print_json, span
+from pgcron_runner.cli.output import Cell, Styled, print_facts, print_json, span
 from pgcron_runner.errors import PgcronError
 from pgcron_runner.schedule import zone_data_version
 from pgcron_runner.statements import migrations
@@ -47,9 +47,16 @@ def doctor(as_json: AsJson = False, dsn: Dsn = None) -> None:
     if as_json:
         print_json(found)
     else:
-        print_facts([(f.check, Styled(f"{f.result:<5} {clean(f.words)}", _COLOURS[f.result])) for f in found])
+        print_facts(
+            [(f.check, Styled(f.result, _COLOURS[f.result]), Styled(f.words, _COLOURS[f.result])) for f in found]
+        )
     if any(finding.result == "fail" for finding in found):
         raise typer.Exit(1)
+
+
+def _row(finding: Finding) -> tuple[Cell, ...]:
+    colour = _COLOURS[finding.result]
+    return finding.check, Styled(finding.result, colour), Styled(finding.words, colour)
 
 
 async def _examine(database: Database) -> list[Finding]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ _GAP: Final = "  "
 _COMFORTABLE, _LEAST = 24, 8
 # In a pipe nothing is cut or wrapped.
 _ENDLESS: Final = 100_000
+
+_TRAILING: Final = re.compile(r"(?: |\x1b\[[0-9;]*m)+$")
 
 _STYLES: Final = {
     Status.SUCCEEDED: "green",
@@ -212,15 +215,17 @@ def _total(widths: Mapping[int, int]) -> int:
     return sum(widths.values()) + len(_GAP) * (len(widths) - 1)
 
 
-def print_facts(facts: Iterable[tuple[str, Cell]]) -> None:
-    """Names and values, one below the other; long values go on under themselves."""
+def print_facts(facts: Iterable[tuple[Cell, ...]]) -> None:
+    """Names and values, one below the other; a long last one goes on under itself."""
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in facts:
-        table.add_row(name, _text(value, lines=True))
+    rows = list(facts)
+    for n in range(1, max(map(len, rows), default=2)):
+        table.add_column(overflow="fold", no_wrap=n < len(rows[0]) - 1)
+    for name, *values in rows:
+        table.add_row(_text(name), *(_text(value, lines=True) for value in values))
     _print(table, _console())
 
 
@@ -278,8 +283,9 @@ def _console() -> Any:
 def _print(what: Any, console: Any) -> None:
     with console.capture() as captured:
         console.print(what)
-    # rich fills lines up with blanks, which only a pipe would notice.
-    typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()), color=True)
+    # rich fills lines up with blanks, before the codes that end a colour too; whoever copies them would notice.
+    lines = (_TRAILING.sub(lambda end: end[0].replace(" ", ""), line) for line in captured.get().splitlines())
+    typer.echo("\n".join(lines), color=True)
 
 
 def _text(cell: Cell, *, lines: bool = False) -> Any:
