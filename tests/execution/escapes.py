@@ -16,8 +16,8 @@ ESCAPES = {
     "daemon without environment": "(env -i setsid /bin/sh -c '(/bin/sleep 300 {0} &)' &) ; sleep 300",
     "stopped": "sleep 300 {0} & sleep 0.1; kill -STOP $! $$",
 }
-# Forks and ends every four milliseconds, each time in a new session; ten of them stay. It lasts for a minute at most, and
-# a host on which nobody reaps runs out of process numbers only after that.
+# Forks and ends every four milliseconds, each time in a new session; ten of them stay. It lasts for a minute at most: a
+# host on which nobody reaps runs out of process numbers only after that.
 STORM = """
 import os, sys, time
 until = time.monotonic() + 60
