@@ -7,8 +7,8 @@ import gc
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Collection, Sequence
+from contextlib import nullcontext
 
 from tests.model.mutants import MUTANTS
 from tests.model.scenario import Scenario, Verdict
@@ -24,21 +24,21 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="this one alone, told from its begin to its end")
     parser.add_argument("--mutant", choices=sorted(MUTANTS), help="break the program on purpose")
     given = parser.parse_args()
-    with ExitStack() as stack:
-        if given.mutant:
-            stack.enter_context(MUTANTS[given.mutant].applied())
+    mutant = MUTANTS.get(given.mutant)
+    with mutant.applied() if mutant else nullcontext():
+        only = mutant.only if mutant else ()
         if given.seed is not None:
-            return _tell(Scenario(given.seed).run())
-        return _judge(range(given.first, given.first + given.seeds))
+            return _tell(Scenario(given.seed, only).run())
+        return _judge(range(given.first, given.first + given.seeds), only)
 
 
-def _judge(seeds: Sequence[int]) -> int:
+def _judge(seeds: Sequence[int], only: Collection[str]) -> int:
     # As a worker does: nearly all objects are gone as soon as nobody needs them.
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
     began, occurrences, faults, broken = time.process_time(), 0, Counter[str](), 0
     for seed in seeds:
-        verdict = Scenario(seed).run()
+        verdict = Scenario(seed, only).run()
         occurrences += verdict.occurrences
         faults += verdict.faults
         if verdict.breaches:

@@ -27,7 +27,7 @@ class Faults:
         kinds = sorted(only or _KINDS)
         # A few kinds at a time: more stories are told than with a little of everything.
         self._kinds = self._rng.sample(kinds, len(kinds) if only else self._rng.randint(1, len(kinds)))
-        pause = self._rng.choice([0.7, 1.5, 4.0])
+        pause = 0.5 if only else self._rng.choice([0.5, 1.0, 3.0])
         time = 1.0
         while (time := time + self._rng.expovariate(1 / pause)) < until:
             self._world.at(time, self._strike)
@@ -142,8 +142,8 @@ class Faults:
             return False
         seconds = self._rng.choice([-6.0, -3.0, -1.0, 1.0, 3.0, 20.0, 60.0])
         lasting = min(self._rng.uniform(0.5, 5.0), self._until - self._world.now)
-        # A second more or less may be believed.
-        is_passing = abs(seconds) > 1 and self._rng.random() < 0.5
+        # A second more or less may be believed, and who has not heard of one step takes the next for a way back.
+        is_passing = abs(seconds) > 1 and len(self._scenario.steps) == 1 and self._rng.random() < 0.5
         self._scenario.step_clock(seconds, lasting=lasting if is_passing else None)
         return None
 

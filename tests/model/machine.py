@@ -40,6 +40,7 @@ class Command:
     is_stubborn: bool
     ended: asyncio.Future[int]
     begun_at: float
+    awake_at: float
     is_over: bool = False
     insisting: asyncio.Task[None] | None = None
 
@@ -56,10 +57,12 @@ class Command:
     def die(self) -> None:
         self._end("alive", -9)
 
-    def come_to_its_end(self, slept: float) -> None:
+    def go_on(self) -> None:
+        """Until its time, by a clock that stands still with its host, is over."""
         host = self.guard.host
-        if host.slept > slept:
-            host.world.after(host.slept - slept, host.when_awake, self.come_to_its_end, host.slept)
+        left = self.seconds - (host.monotonic() - self.awake_at)
+        if left > 0:
+            host.world.after(max(left / host.rate, 1e-6), host.when_awake, self.go_on)
         else:
             self._end("end", self.exit_code)
 
@@ -123,10 +126,11 @@ class Guard:
             rng.random() < is_stubborn,
             ended,
             self.host.world.now,
+            self.host.monotonic(),
         )
         self.commands.append(command)
         self.mark(command, "begin", 0)
-        self.host.world.after(seconds, self.host.when_awake, command.come_to_its_end, self.host.slept)
+        command.go_on()
         return command
 
     def mark(self, command: Command, word: str, code: int) -> None:

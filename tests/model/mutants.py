@@ -15,7 +15,6 @@ from pgcron_runner.claim import Claim
 from pgcron_runner.clock import boottime
 from pgcron_runner.decisions import standing
 from pgcron_runner.execute import Execute
-from pgcron_runner.heartbeat import Heartbeat
 from pgcron_runner.leases import Beat, ClockWatch, Watch
 from pgcron_runner.reap import Reap
 from pgcron_runner.store import runs
@@ -32,10 +31,14 @@ _claim_step, _retry_in = Claim.step, retry.retry_in
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """`what` is wrong with it, and what stands in for the right things: (owner or dictionary, name, stand-in)."""
+    """`what` is wrong with it, and what stands in for the right things: (owner or dictionary, name, stand-in).
+
+    `only`: the faults that should bring it to light; none: all.
+    """
 
     what: str
     patches: tuple[tuple[Any, str, Any], ...]
+    only: tuple[str, ...] = ()
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -77,52 +80,60 @@ async def _unlocked(self: Claim, *arguments: Any, **named: Any) -> Any:
     return claimed
 
 
-async def _unasked(self: Claim, *arguments: Any, allowed: Any, **named: Any) -> Any:
-    return await _claim_step(self, *arguments, **named)
-
-
-async def _unsettled(*_: Any, **__: Any) -> None:
-    pass
-
-
 def _fed_for_ever(self: Guard, deadline: float) -> None:
     self._deadline = math.inf
 
 
 MUTANTS = {
-    "no-fence": Mutant("a run is finished by its id alone", ((statements, "_held", _by_id_alone),)),
+    "no-fence": Mutant(
+        "a run is finished by its id alone",
+        ((statements, "_held", _by_id_alone),),
+        (
+            "stop",
+            "suspend",
+            "cut",
+        ),
+    ),
     "deadline-from-the-answer": Mutant(
         "a worker counts its lease from the answer to its heartbeat",
         ((standing, "own_deadline", lambda _, lease: boottime() + lease * 0.8),),
+        ("answer_late",),
     ),
     "lease-by-the-database's-clock": Mutant(
         "a worker is dead when its heartbeat is old by the database's clock",
         ((STATEMENTS, "list_beats", _beats_by_clock), (Watch, "observe", _all_silent)),
+        ("step_clock",),
     ),
     "lock-alone": Mutant(
         "a worker is dead when its sessions are gone; no lease",
         ((STATEMENTS, "list_beats", _beats_by_sessions), (Watch, "observe", _all_silent)),
     ),
-    "lease-alone": Mutant("no advisory lock is taken", ((Session, "try_lock", lambda *_, **__: True),)),
+    "lease-alone": Mutant("no advisory lock is taken", ((Session, "try_lock", lambda *_, **__: True),), ("hold_lock",)),
     "unlock-before-record": Mutant(
-        "the lock of a job is given back before its run has ended", ((Claim, "step", _unlocked),)
+        "the lock of a job is given back before its run has ended", ((Claim, "step", _unlocked),), ("hold_lock",)
     ),
     "no-deadline-in-the-guard": Mutant(
-        "the guard kills nothing while its worker is silent", ((Guard, "feed", _fed_for_ever),)
+        "the guard kills nothing while its worker is silent",
+        ((Guard, "feed", _fed_for_ever),),
+        (
+            "stop",
+            "cut",
+        ),
     ),
-    "late-claims-are-begun": Mutant(
-        "a claim whose answer came after the deadline is begun", ((Execute, "stop_all", lambda *_, **__: None),)
+    "claims-after-the-deadline": Mutant(
+        "a claim is believed although its answer came after the deadline, and so does the guard",
+        ((Execute, "stop_all", lambda *_, **__: None), (Guard, "feed", _fed_for_ever)),
+        ("answer_late", "stop"),
     ),
-    "unasked-claims": Mutant("a new session does not hold back the claim after it", ((Claim, "step", _unasked),)),
     "no-pause-after-a-failover": Mutant(
         "a server that has just taken over is used at once",
         ((STATEMENTS, "note_timeline", lambda tx, p: [(note_timeline(tx, p)[0][0], 0.0)]),),
-    ),
-    "unheard-claims-are-kept": Mutant(
-        "a claim whose COMMIT had no answer is not given back", ((Heartbeat, "_settle", _unsettled),)
+        ("promote",),
     ),
     "looks-at-beats-alone": Mutant(
-        "silence is looked for with each heartbeat, not when a lease is over", ((Reap, "look_in", lambda *_: None),)
+        "silence is looked for with each heartbeat, not when a lease is over",
+        ((Reap, "look_in", lambda *_: None),),
+        ("cancel",),
     ),
     "attempts-without-end": Mutant(
         "what fails is tried again whatever its limit",
@@ -132,6 +143,8 @@ MUTANTS = {
         "occurrences of an outage leave no row", ((planning, "_missed", lambda *_: []),)
     ),
     "any-clock-is-believed": Mutant(
-        "a clock that has just stepped is gone by at once", ((ClockWatch, "steady", property(lambda _: True)),)
+        "a clock that has just stepped is gone by at once",
+        ((ClockWatch, "steady", property(lambda _: True)),),
+        ("step_clock",),
     ),
 }

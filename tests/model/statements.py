@@ -45,7 +45,8 @@ def beat_worker(tx: Transaction, p: Params) -> Rows:
     if worker is None or worker["ended"]:
         return []
     tx.flushes = False
-    tx.put("workers", p["id"], beat=worker["beat"] + 1, heartbeat_at=tx.now)
+    beat = max(worker["beat"] + 1, int(tx.now.timestamp() * 1_000_000))
+    tx.put("workers", p["id"], beat=beat, heartbeat_at=tx.now)
     return [(tx.now, "off")]
 
 

@@ -17,9 +17,10 @@ _RULE = "nothing of a worker outlives its lease, and it is not declared dead bef
 
 @dataclass
 class Truth:
-    """`marks` and `numbers`: what commands did, and which command it was. `beats`: each worker's last that was committed.
+    """`marks` and `numbers`: what commands did, and which command it was. `changes`: of final rows.
 
-    `began`: when each worker was first there. `changes`: of final rows. `complaints`: exceptions, and workers that ended.
+    `beats`: when each worker's last heartbeat was committed; `began`: when each was first there. `complaints`: workers
+    that ended by themselves, and exceptions.
     """
 
     now: Callable[[], float]

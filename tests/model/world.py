@@ -13,6 +13,8 @@ from contextlib import suppress
 from typing import Any, cast
 
 Callback = Callable[..., object]
+# Of a process, at one moment.
+_MOST_STEPS = 20_000
 
 
 class World:
@@ -89,12 +91,12 @@ class Host:
             callback(*args)
 
 
-class Timer:
-    """What asyncio expects of a timer's handle."""
+class Handle:
+    """What asyncio expects of the handle of a call, at once or at a time."""
 
     __slots__ = ("_when", "args", "callback")
 
-    def __init__(self, when: float, callback: Callback, args: tuple[Any, ...]) -> None:
+    def __init__(self, callback: Callback, args: tuple[Any, ...], when: float = 0.0) -> None:
         self._when, self.args = when, args
         self.callback: Callback | None = callback
 
@@ -114,7 +116,7 @@ class Process:
     def __init__(self, host: Host, name: str) -> None:
         self.host, self.world, self.name = host, host.world, name
         self.is_stopped = self.is_dead = False
-        self._ready: deque[tuple[Callback, tuple[Any, ...]]] = deque()
+        self._ready: deque[Handle] = deque()
         self._is_due = False
         self._tasks: list[asyncio.Task[Any]] = []
         self._handlers: dict[int, tuple[Callback, tuple[Any, ...]]] = {}
@@ -160,25 +162,34 @@ class Process:
             self._is_due = True
             self.host.when_awake(self._run)
             return
-        ready = self._ready
+        ready, steps = self._ready, 0
         events._set_running_loop(cast("asyncio.AbstractEventLoop", self))
         try:
             while ready:
-                callback, args = ready.popleft()
-                callback(*args)
+                handle = ready.popleft()
+                if handle.callback is not None:
+                    handle.callback(*handle.args)
+                if (steps := steps + 1) > _MOST_STEPS:
+                    raise AssertionError(f"{self.name} does not come to rest at {self.world.now:.3f}")
         finally:
             events._set_running_loop(None)
 
-    def _ring(self, timer: Timer, slept: float) -> None:
+    def _ring(self, timer: Handle) -> None:
         if timer.callback is None or self.is_dead:
             return
+        # The clock of timers stands still while the host is suspended.
+        left = timer.when() - self.time()
         if self.host.is_suspended:
-            self.host.when_awake(self._ring, timer, slept)
-        elif self.host.slept > slept:
-            # The clock of timers has stood still meanwhile.
-            self.world.after(self.host.slept - slept, self._ring, timer, self.host.slept)
+            self.host.when_awake(self._ring, timer)
+        elif left > 0:
+            self._set(timer, left)
         else:
-            self.call_soon(timer.callback, *timer.args)
+            self._ready.append(timer)
+            self._make_due()
+
+    def _set(self, timer: Handle, seconds: float) -> None:
+        # A clock has steps: no timer rings before it has moved on.
+        self.world.after(max(seconds / self.host.rate, 1e-6), self._ring, timer)
 
     # What asyncio asks of a loop.
 
@@ -186,10 +197,12 @@ class Process:
         return self.host.monotonic()
 
     def call_soon(self, callback: Callback, *args: Any, context: contextvars.Context | None = None) -> Any:
+        handle = Handle(callback, args)
         if not self.is_dead:
-            self._ready.append((callback, args))
+            self._ready.append(handle)
             if not self._is_due:
                 self._make_due()
+        return handle
 
     call_soon_threadsafe = call_soon
 
@@ -197,10 +210,8 @@ class Process:
         return self.call_at(self.time() + delay, callback, *args)
 
     def call_at(self, when: float, callback: Callback, *args: Any, context: Any = None) -> Any:
-        timer = Timer(when, callback, args)
-        # A clock has steps: no timer rings before it has moved on.
-        seconds = max((when - self.time()) / self.host.rate, 1e-6)
-        self.world.after(seconds, self._ring, timer, self.host.slept)
+        timer = Handle(callback, args, when)
+        self._set(timer, when - self.time())
         return timer
 
     def create_future(self) -> asyncio.Future[Any]:
@@ -231,6 +242,6 @@ class Process:
 def _close(coroutine: Any) -> None:
     """Until it has stopped awaiting things on its way out: it is as dead as its process."""
     for _ in range(20):
-        with suppress(RuntimeError):
+        with suppress(Exception):
             coroutine.close()
             return
