@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pgcron_runner.cli.options import AsJson, Dsn, duration, examples, option
-from pgcron_runner.cli.output import clean, print_json, print_table, print_text, say, span, utc
+from pgcron_runner.cli.output import print_json, print_table, print_text, say, utc
 from pgcron_runner.cli.session import with_database
 from pgcron_runner.cli.top_screen import draw, sections, summary
-from pgcron_runner.errors import PgcronError
+from pgcron_runner.cli.top_watch import Watch
 from pgcron_runner.store import catalog_top
 from pgcron_runner.store.catalog_top import Snapshot
 
@@ -25,10 +25,8 @@ if TYPE_CHECKING:
 
 EXAMPLES = examples("pgcron-runner top", "pgcron-runner top --interval 5s", "pgcron-runner top --once --json")
 
-# More than a screen has rows; in a pipe there is no screen.
-_ON_SCREEN, _IN_PIPE = 100, 1000
-# A session that says nothing for so long is given up.
-_PATIENCE = 5.0
+# In a pipe there is no screen that it must fit.
+_IN_PIPE = 1000
 _SHORTEST = timedelta(milliseconds=200)
 _A_SECOND = timedelta(seconds=1)
 _INTERVAL = option(
@@ -37,10 +35,7 @@ _INTERVAL = option(
 
 
 def top(
-    interval: Annotated[
-        timedelta,
-        option("--interval", "DURATION", "How often to look.", parser=duration("interval", minimum=_SHORTEST)),
-    ] = _A_SECOND,
+    interval: Annotated[timedelta, _INTERVAL] = _A_SECOND,
     once: Annotated[bool, typer.Option("--once", help="Print it once and end, as in a pipe.")] = False,
     as_json: AsJson = False,
     dsn: Dsn = None,
@@ -79,10 +74,8 @@ def _print_once(snapshot: Snapshot, *, as_json: bool) -> None:
 async def _until_ended(database: Database, interval: float) -> None:
     """Draws until somebody ends it. Raises where already the first look is refused."""
     stop, wake = asyncio.Event(), asyncio.Event()
-    watch = _Watch(database)
-    await watch.look()
-    if watch.snapshot is None:
-        raise watch.refusal
+    watch = Watch(database)
+    await watch.begin()
     with _screen() as show, _keys(stop, wake):
         ended = asyncio.create_task(stop.wait())
         drawing = asyncio.create_task(_draw_for_ever(watch, show, interval, wake))
@@ -95,78 +88,21 @@ async def _until_ended(database: Database, interval: float) -> None:
         drawing.result()
 
 
-async def _draw_for_ever(watch: _Watch, show: Callable[[_Watch], None], interval: float, wake: asyncio.Event) -> None:
+async def _draw_for_ever(watch: Watch, show: Callable[[Watch], None], interval: float, wake: asyncio.Event) -> None:
     while True:
         show(watch)
         with suppress(TimeoutError):
-            async with asyncio.timeout(interval):
+            # Where something is wrong, the screen tells how long it has been.
+            async with asyncio.timeout(min(interval, 1.0) if watch.trouble() else interval):
                 await wake.wait()
-                wake.clear()
-                show(watch)  # the window has another size
-        await watch.look()
-
-
-class _Watch:
-    """The last snapshot, and what is in the way of a newer one. Its session comes back."""
-
-    def __init__(self, database: Database) -> None:
-        self.snapshot: Snapshot | None = None
-        self.place = ""
-        self.trouble = ""
-        self.refusal: PgcronError = PgcronError()
-        self._database = database
-        self._connection: Connection | None = None
-        self._seen = 0.0
-
-    async def look(self) -> None:
-        """Reads a new snapshot, or says in `trouble` why there is none."""
-        from pgcron_runner.database import DatabaseError, explain
-
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                self.snapshot = await self._read()
-        except TimeoutError:
-            await self._lose(PgcronError("Postgres does not answer."))
-        except DatabaseError as error:
-            await self._lose(explain(error))
-        except PgcronError as error:
-            await self._lose(error)
+        if wake.is_set():
+            wake.clear()  # the window has another size
         else:
-            self.trouble, self._seen = "", asyncio.get_running_loop().time()
-
-    async def close(self) -> None:
-        """Ends the session."""
-        if self._connection is not None:
-            with suppress(Exception):
-                await self._connection.close()
-            self._connection = None
-
-    async def _read(self) -> Snapshot:
-        from pgcron_runner.database import Purpose
-        from pgcron_runner.migrate import check_schema
-
-        if self._connection is None:
-            # A record session has limits of time, and no plan that an empty table has misled.
-            self._connection = await self._database.connect(Purpose.RECORD)
-            await check_schema(self._connection)
-            self.place = _place(self._connection)
-        return await catalog_top.read_snapshot(self._connection, limit=_ON_SCREEN)
-
-    async def _lose(self, refusal: PgcronError) -> None:
-        await self.close()
-        self.refusal = refusal
-        age = timedelta(seconds=round(asyncio.get_running_loop().time() - self._seen))
-        self.trouble = f"No connection, trying again; this is {span(max(age, _A_SECOND))} old. {clean(str(refusal))}"
-
-
-def _place(connection: Connection) -> str:
-    """`app on db.example.org`."""
-    host = connection.info.host
-    return f"{connection.info.dbname} on {host if host and not host.startswith('/') else 'this host'}"
+            await watch.look(min(interval, 1.0))
 
 
 @contextmanager
-def _screen() -> Iterator[Callable[[_Watch], None]]:
+def _screen() -> Iterator[Callable[[Watch], None]]:
     """The whole terminal, until the block ends."""
     from rich.console import Console
     from rich.live import Live
@@ -175,10 +111,10 @@ def _screen() -> Iterator[Callable[[_Watch], None]]:
     console = Console(markup=False, emoji=False, highlight=False)
     with Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
 
-        def show(watch: _Watch) -> None:
+        def show(watch: Watch) -> None:
             assert watch.snapshot is not None
             width, height = console.size
-            lines = draw(watch.snapshot, place=watch.place, trouble=watch.trouble, width=width, height=height)
+            lines = draw(watch.snapshot, place=watch.place, trouble=watch.trouble(), width=width, height=height)
             live.update(Text("\n").join(lines), refresh=True)
 
         yield show

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from pgcron_runner import database as sessions
+from pgcron_runner.cli import top_watch
 from pgcron_runner.cli.output import _width
-from pgcron_runner.cli.top import _Watch
 from pgcron_runner.cli.top_screen import draw, share_out
+from pgcron_runner.cli.top_watch import Watch
 from pgcron_runner.cli.wording import in_progress
 from tests.cli.conftest import Cli
 from tests.cli.terminal import on_terminal
@@ -96,31 +99,62 @@ def test_without_a_database_it_ends_at_once(offline: Cli) -> None:
 
 
 @pytest.fixture
-async def watch(busy: Database) -> AsyncIterator[_Watch]:
-    watch = _Watch(sessions.Database(busy.dsn, application_name="watched"))
-    await watch.look()
+async def watch(busy: Database) -> AsyncIterator[Watch]:
+    watch = Watch(sessions.Database(busy.dsn, application_name="watched"))
+    await watch.begin()
     yield watch
     await watch.close()
 
 
-async def test_a_lost_connection_is_told_and_comes_back(watch: _Watch, busy: Database) -> None:
-    assert (watch.trouble, watch.place) == ("", f"{busy.name} on this host")
+async def test_a_lost_connection_is_told_and_comes_back(watch: Watch, busy: Database) -> None:
+    assert (watch.trouble(), watch.place) == ("", f"{busy.name} on this host")
     before = watch.snapshot
     busy.execute("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'watched'")
-    await watch.look()
-    assert re.match(r"No connection, trying again; this is \S+ old\. \w+", watch.trouble)
+    await watch.look(30)
+    assert re.match(r"No connection, trying again; this is \S+ old\. \w+", watch.trouble())
     assert watch.snapshot is before
-    await watch.look()
-    assert watch.trouble == ""
+    await watch.look(30)
+    assert watch.trouble() == ""
     assert watch.snapshot is not before
+
+
+async def test_a_silent_database_is_told_holds_nothing_up_and_is_given_up(
+    watch: Watch, busy: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(top_watch, "_SILENT", 0.0)
+    before = watch.snapshot
+    pid = busy.value("select pid from pg_stat_activity where application_name = 'watched'")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        await watch.look(0.01)
+        assert watch.trouble().startswith("Postgres does not answer; this is ")
+        monkeypatch.setattr(top_watch, "_GIVEN_UP", 0.0)
+        await watch.look(30)
+        assert watch.trouble().startswith("No connection, trying again; ")
+        await watch.look(30)
+        assert watch.trouble() == ""
+        assert watch.snapshot is not before
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.timeout(30)
+async def test_it_ends_while_the_database_is_silent(watch: Watch, busy: Database) -> None:
+    pid = busy.value("select pid from pg_stat_activity where application_name = 'watched'")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        await watch.look(0.01)
+        await watch.close()
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (140, 50), (200, 100), (60, 12), (40, 5), (20, 2), (10, 1)])
 @pytest.mark.parametrize("trouble", ["", "No connection, " + "and why " * 50])
-async def test_it_fits_any_screen(width: int, height: int, trouble: str, watch: _Watch, busy: Database) -> None:
+async def test_it_fits_any_screen(width: int, height: int, trouble: str, watch: Watch, busy: Database) -> None:
     for n in range(30):
         add_planned_job(busy, f"job-of-the-whole-company-in-all-regions-{n}", next_run_at=SOON)
-    await watch.look()
+    await watch.look(30)
     assert watch.snapshot is not None
     lines = draw(watch.snapshot, place="app on db", trouble=trouble, width=width, height=height)
     assert len(lines) <= height
