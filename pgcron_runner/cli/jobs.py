@@ -13,12 +13,13 @@ import typer
 
 from pgcron_runner.cli.chains import sentence as chain_sentence
 from pgcron_runner.cli.incidents import what_is_wrong
-from pgcron_runner.cli.options import AsJson, Dsn, NamesOnly, examples, job_argument, option
+from pgcron_runner.cli.options import AsJson, Dsn, NamesOnly, TimesOnly, examples, job_argument, option
 from pgcron_runner.cli.output import (
     Cell,
     Column,
     Styled,
     clean,
+    instant,
     local,
     note,
     print_facts,
@@ -194,6 +195,7 @@ def show(name: Name, as_json: AsJson = False, dsn: Dsn = None) -> None:
 def next_(
     name: Name,
     count: Annotated[int, typer.Option("--count", metavar="N", min=1, max=10_000, help="How many.")] = 5,
+    times_only: TimesOnly = False,
     as_json: AsJson = False,
     dsn: Dsn = None,
 ) -> None:
@@ -207,6 +209,9 @@ def next_(
     slots = slots_of(job, now, count, around.excluded)
     if as_json:
         print_json([{"at": s.at, "remark": s.remark or None, "skipped": s.skipped or None} for s in slots])
+    elif times_only:
+        print_names(instant(slot.at) for slot in slots if not slot.skipped)
+        return
     elif slots:
         print_slots(slots, zone_of(job.timezone), now)
     if (remark := _why_fewer(job, len(slots), count)) is not None:

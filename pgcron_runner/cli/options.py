@@ -36,6 +36,7 @@ def job_argument(text: str = "The job's name.", *, metavar: str = "JOB") -> Any:
 # For commands that change something, and for listings.
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing where all goes well.")]
 NamesOnly = Annotated[bool, typer.Option("--quiet", "-q", help="Print the names only, one a line.")]
+TimesOnly = Annotated[bool, typer.Option("--quiet", "-q", help="Print the instants only, in UTC, one a line.")]
 IdsOnly = Annotated[bool, typer.Option("--quiet", "-q", help="Print the ids only, one a line.")]
 
 

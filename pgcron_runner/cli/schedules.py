@@ -9,6 +9,7 @@ import typer
 
 from pgcron_runner.cli.options import (
     AsJson,
+    TimesOnly,
     WrongUse,
     examples,
     option,
@@ -16,7 +17,7 @@ from pgcron_runner.cli.options import (
     required_timezone,
     timezone_option,
 )
-from pgcron_runner.cli.output import instant, note, print_json, say, zone_of
+from pgcron_runner.cli.output import instant, note, print_json, print_names, say, zone_of
 from pgcron_runner.cli.upcoming import Rule, in_words, next_slots, print_slots
 from pgcron_runner.durations import format_duration
 from pgcron_runner.model import DstGap, DstRepeat
@@ -55,6 +56,7 @@ def next_times(
     dst_repeat: Annotated[
         DstRepeat, typer.Option("--dst-repeat", help="A fixed time that the clock shows twice.")
     ] = DstRepeat.FIRST,
+    times_only: TimesOnly = False,
     as_json: AsJson = False,
 ) -> None:
     """Show when a schedule is due next. Needs no database."""
@@ -66,6 +68,9 @@ def next_times(
     slots = next_slots(rule, now if after is None else parse_instant(after, field="from", zone=zone), count)
     if as_json:
         print_json([instant(slot.at) for slot in slots])
+    elif times_only:
+        print_names(instant(slot.at) for slot in slots)
+        return
     elif slots:
         if words := in_words(rule):
             say(f"{words}.")

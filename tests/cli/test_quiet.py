@@ -58,6 +58,13 @@ def test_runs_chains_and_days_change_without_a_word(cli: Cli, jobs: Database) ->
         assert (arguments, result.code, result.out, result.err) == (arguments, 0, "", "")
 
 
+def test_times_are_printed_alone(cli: Cli, jobs: Database) -> None:
+    add_job(jobs, "at", schedule="@at 2100-01-01T12:00Z")
+    assert cli("job", "next", "at", "--quiet").lines == ["2100-01-01T12:00:00Z"]
+    result = cli("next", "@daily", "--timezone", "UTC", "--from", "2027-01-01", "--count", "2", "-q")
+    assert (result.lines, result.err) == (["2027-01-02T00:00:00Z", "2027-01-03T00:00:00Z"], "")
+
+
 def test_what_goes_wrong_is_told_nevertheless(cli: Cli, jobs: Database) -> None:
     result = cli("job", "pause", "nobody", "--quiet")
     assert (result.code, result.out) == (1, "")
