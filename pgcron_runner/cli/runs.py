@@ -212,7 +212,7 @@ def _facts(run: Run, now: datetime) -> list[tuple[str, Cell]]:
             continue
         if field.name == "worker_id" and run.worker is not None:
             facts.append(("worker", run.worker))
-        facts.append((field.name, _value(value, zone, now)))
+        facts.append((field.name, in_progress(value) if field.name == "progress" else _value(value, zone, now)))
     facts.insert(3, ("attempt", attempt))
     if run.started_at:
         facts.append(("took" if run.finished_at else "runs for", _took(run, now)))
