@@ -56,6 +56,7 @@ _PLACES: Final = (
     _Place("top", "Watch", "top", "top"),
     _Place("explain", "Watch", "explain", "explain"),
     _Place("workers", "Watch", "workers", "workers"),
+    _Place("check", "Watch", "check", "check"),
     _Place("doctor", "Watch", "doctor", "doctor"),
 )
 _EXAMPLES: Final = {

@@ -13,7 +13,7 @@ _SCHEDULE: LiteralString = "select pgcron.schedule('clean-up', '0 3 * * *', 'Eur
 
 
 def schedule(database: Database, more: LiteralString = "") -> Any:
-    return database.value(_SCHEDULE.format(more))  # type: ignore[arg-type]
+    return database.value(_SCHEDULE.format(more))
 
 
 def refusal(database: Database, statement: LiteralString, params: tuple[Any, ...] = ()) -> tuple[str, str, str]:
@@ -212,10 +212,10 @@ _GRANTS: tuple[LiteralString, ...] = (
 def test_an_ordinary_role_does_what_it_was_granted_and_no_more(database: Database) -> None:
     with psycopg.connect(database.worker_dsn, autocommit=True) as other:
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            other.execute(_SCHEDULE.format(""))  # type: ignore[arg-type]
+            other.execute(_SCHEDULE.format(""))
         for grant in _GRANTS:
             database.execute(grant)
-        other.execute(_SCHEDULE.format(""))  # type: ignore[arg-type]
+        other.execute(_SCHEDULE.format(""))
         other.execute("select pgcron.run_job('clean-up')")
         assert other.execute("select owner from pgcron.jobs").fetchall() == [("worker",)]
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
@@ -234,4 +234,4 @@ def test_row_security_holds_in_functions_and_views(database: Database) -> None:
         with pytest.raises(psycopg.Error, match="there is no job 'clean-up'"):
             other.execute("select pgcron.pause('clean-up')")
         with pytest.raises(psycopg.Error, match="there is no job 'clean-up'"):
-            other.execute(_SCHEDULE.format(""))  # type: ignore[arg-type]
+            other.execute(_SCHEDULE.format(""))

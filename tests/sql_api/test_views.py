@@ -28,7 +28,7 @@ def ended(database: Database, job_id: int, status: str, *, ago: int, took: int =
 
 
 def status_of(database: Database, columns: str) -> tuple[Any, ...]:
-    [row] = database.rows(f"select {columns} from pgcron.job_status")  # type: ignore[arg-type]
+    [row] = database.rows(f"select {columns} from pgcron.job_status")
     return row
 
 
@@ -68,7 +68,7 @@ def test_a_job_with_an_open_incident_is_failing(database: Database) -> None:
 )
 def test_the_state_is_one_word(change: str, state: str, database: Database) -> None:
     add_planned_job(database)
-    database.execute(f"update pgcron.jobs set {change}")  # type: ignore[arg-type]
+    database.execute(f"update pgcron.jobs set {change}")
     assert status_of(database, "state") == (state,)
 
 
@@ -84,7 +84,7 @@ def test_before_postgres_15_whoever_is_under_row_security_sees_nothing(database:
     text = next(migration.text for migration in migrations() if migration.name == "sql_api")
     branch = text[text.rindex("do $$") :].replace(">= 150000", ">= 999999")
     database.execute("alter view pgcron.job_status reset (security_invoker)")
-    database.execute(branch)  # type: ignore[arg-type]
+    database.execute(branch)
     add_job(database)
     assert database.value("select count(*) from pgcron.job_status") == 1
     database.execute("grant usage on schema pgcron to worker")
@@ -108,7 +108,7 @@ def big(server: Server, migrated_template: str) -> Any:
 
 
 def pages(database: Database, statement: str) -> int:
-    [(plan,)] = database.rows(f"explain (analyze, buffers, format json) {statement}")  # type: ignore[arg-type]
+    [(plan,)] = database.rows(f"explain (analyze, buffers, format json) {statement}")
     top = plan[0]["Plan"]
     return int(top["Shared Hit Blocks"]) + int(top["Shared Read Blocks"])
 
