@@ -125,6 +125,9 @@ class Scenario:
         victim = self.world.rng.choice(self.machines)
         if victim.worker_id is None or not all(machine.holds_its_lease for machine in self.machines):
             return
+        if any(began > self.world.now - self.lease for began in self.truth.began):
+            # Who has only just begun has not looked at the others yet.
+            return
         self._orphans = [run["id"] for run in self._running() if run["worker_id"] == victim.worker_id]
         self.world.say(f"{victim.host.name} is killed, with runs {self._orphans}")
         victim.kill()
