@@ -42,7 +42,7 @@ def busy(database: Database) -> Database:
     add_running(
         database, copy, run_at=datetime(2020, 1, 1, tzinfo=UTC), attempt=2, progress={"percent": 40, "text": "users"}
     )
-    database.execute("update pgcron.runs set started_at = now() - interval '30 minutes'")
+    database.execute("update pgcron.runs set started_at = now() - interval '3 hours'")
     add_run(database, add_job(database, "letters", queue="mail"), ago=PAST)
     failing = add_job(database, "夜間バッチ")
     for hours in (3, 2, 1):
@@ -60,7 +60,7 @@ def test_all_that_goes_on_is_there(cli: Cli, busy: Database) -> None:
     texts = [" ".join(line.split()) for line in result.lines]
     assert texts[1] == "2 workers, 1 of 8 slots busy; 1 due, 0 later; 3 failed in the last hour"
     assert "RUNNING 1 PROGRESS FOR TRY RUN QUEUE WORKER" in texts
-    assert any(text.startswith("copy 40% users 30m 2/3 1 default web-1") for text in texts)
+    assert any(text.startswith("copy 40% users 3h 2/3 1 default web-1") for text in texts)
     assert any(text.startswith("夜間バッチ failed 3 ") and text.endswith("- boom") for text in texts)
     assert any(text.endswith("2100-01-01 17:30:00 +05:30 sql default") for text in texts)
     assert any(text.startswith("mail open 1 ") and text.endswith(" ago 0 0 none 8") for text in texts)
