@@ -10,6 +10,10 @@ from pgcron_runner.execution.sql.work import TAKEN_OVER, Work
 from pgcron_runner.model import Outcome
 from pgcron_runner.store import sql_runs
 
+_ON_ONE_SERVER = (
+    "it was stopped while the server waited for its standby; one that takes over may not have what was done"
+)
+
 
 class Autocommit:
     """One statement after the other. `remote`: on a database that does not know the schedule."""
@@ -29,6 +33,8 @@ class Autocommit:
             return work.failed()
         if in_transaction(connection):
             return work.failed(reason="the command left a transaction open; it was rolled back")
+        if work.on_one_server:
+            return work.session_lost(_ON_ONE_SERVER)
         return with_steps(work.success(), await sql_runs.read_sql_steps(connection))
 
     def refused(self, error: DatabaseError) -> Outcome:

@@ -20,6 +20,8 @@ _MOST_COUNTS = 100
 # The SQLSTATE of the INFO that the function pgcron.progress sends.
 _PROGRESS = "PGC01"
 _MOST_PROGRESS_BYTES = 8192
+# The function of Postgres that warns where such a wait is broken off; the words come in any language.
+_WAITS_FOR_STANDBY = "SyncRepWaitForLSN"
 
 TAKEN_OVER = Outcome(Status.LOST, reason="the run was taken over by another worker")
 ENDED_ITS_TRANSACTION = (
@@ -30,13 +32,14 @@ ENDED_ITS_TRANSACTION = (
 class Work:
     """What the statements of one run have come to so far.
 
-    `begun`: something may have been done. `lost`: the session is of no more use.
+    `begun`: something may have been done. `lost`: the session is of no more use. `on_one_server`: it was stopped while
+    the server waited for its standby, which may take over without what was done.
     """
 
     def __init__(self, task: Task, statements: list[str], stop: Stop, live: Live) -> None:
         self.task = task
         self.stop = stop
-        self.begun = self.lost = False
+        self.begun = self.lost = self.on_one_server = False
         self.output = live.output = OutputBuffer(task.output_limit_kb * 1024)
         self._statements = statements
         self._live = live
@@ -72,6 +75,7 @@ class Work:
             self._print(f"its value was not kept: {unkept}")
 
     def _notice(self, notice: Notice) -> None:
+        self.on_one_server = self.on_one_server or notice.source_function == _WAITS_FOR_STANDBY
         if notice.sqlstate == _PROGRESS and (progress := _progress(notice)) is not None:
             self._live.progress = progress
         else:

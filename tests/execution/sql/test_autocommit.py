@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import psycopg
+
 from pgcron_runner.execution.live import Live
 from pgcron_runner.execution.sql import SqlRunner
 from pgcron_runner.execution.stop import Stop
-from pgcron_runner.model import Status
+from pgcron_runner.model import Status, StopReason
 from tests.execution.sql.stage import (
     ALONE,
     DONE,
@@ -13,6 +19,7 @@ from tests.execution.sql.stage import (
 )
 from tests.execution.tasks import (
     AT_THE_GATE,
+    SESSION_NAME,
     claimed_task,
     recorded_status,
     running,
@@ -21,6 +28,7 @@ from tests.execution.tasks import (
     terminate_sessions,
 )
 from tests.support.databases import Database
+from tests.support.waiting import eventually, eventually_async
 
 
 async def test_statements_that_refuse_a_transaction_can_be_run(database: Database, runner: SqlRunner) -> None:
@@ -76,3 +84,52 @@ async def test_without_a_transaction_nothing_is_begun_where_the_run_is_not_known
     outcome = await runner.run(task, Stop(), Live())
     assert (outcome.status, outcome.reason) == (Status.LOST, "the run was taken over by another worker")
     assert work(database) == 0
+
+
+@contextmanager
+def standby_that_never_answers(database: Database) -> Iterator[None]:
+    """No commit is answered meanwhile, unless somebody breaks off the wait."""
+    database.execute("create table probe (n int)")
+    database.execute("alter system set synchronous_standby_names = 'nobody'")
+    try:
+        database.rows("select pg_reload_conf()")
+        with psycopg.connect(database.dsn, autocommit=True) as probe:
+            pid = probe.info.backend_pid
+            writing = threading.Thread(target=_write_until_it_ends, args=[probe])
+            writing.start()
+            waits = "select true from pg_stat_activity where pid = %s and wait_event = 'SyncRep'"
+            eventually(lambda: database.rows(waits, [pid]), message="commits wait")
+            database.value("select pg_terminate_backend(%s)", [pid])
+            writing.join()
+        yield
+    finally:
+        database.execute("alter system reset synchronous_standby_names")
+        database.rows("select pg_reload_conf()")
+
+
+def _write_until_it_ends(probe: psycopg.Connection) -> None:
+    with suppress(psycopg.Error):
+        while True:
+            probe.execute("insert into probe values (1)")
+
+
+async def test_without_a_transaction_what_the_standby_may_not_have_is_no_success(
+    database: Database, runner: SqlRunner
+) -> None:
+    """The wait for a standby is broken off by the stop, and the statement succeeds: here, and perhaps nowhere else."""
+    task = claimed_task(database, f"{AT_THE_GATE}; {DONE}", args=ALONE)
+    stop, waits = Stop(), "select pid from pg_stat_activity where application_name = %s and wait_event = 'SyncRep'"
+    with shut_gate(database) as open_gate:
+        async with running(runner.run, task, stop) as going:
+            await someone_waits(database)
+            with standby_that_never_answers(database):
+                open_gate()
+                await eventually_async(lambda: _value(database, waits), message="it waits for the standby")
+                stop.request(StopReason.LEASE)
+                outcome = await going
+    assert outcome.status is Status.LOST, outcome
+    assert "standby" in str(outcome.reason)
+
+
+async def _value(database: Database, statement: str) -> object:
+    return database.value(statement, (SESSION_NAME,))
