@@ -150,7 +150,7 @@ def read_events(hosts: Iterable[Host]) -> list[Event]:
 
 def is_short_of_processes(text: str) -> bool:
     """Whether the machine itself is full, of other programs: no fault of the storm's, nor of the program's."""
-    return "Resource temporarily unavailable" in text or "can't start new thread" in text
+    return "Resource temporarily unavailable" in text or "start new thread" in text
 
 
 def complaints(events: Iterable[Event]) -> list[str]:
