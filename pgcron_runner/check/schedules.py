@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final
 
+from pgcron_runner.check import times
 from pgcron_runner.check.rules import rule, rule_of_all
-from pgcron_runner.check.times import cron_lines, next_starts, schedule_of
+from pgcron_runner.check.times import cron_lines, schedule_of
 from pgcron_runner.check.values import Case
 
 _ANY: Final = ("*", "?")
@@ -80,14 +81,13 @@ def starts_by_minute(cases: Sequence[Case]) -> Counter[int]:
     """How many starts of the next week fall on each minute of the hour."""
     counts: Counter[int] = Counter()
     for case in cases:
-        for minute in _minutes(case):
-            counts[minute] += 1
+        counts.update(_minutes(case))
     return counts
 
 
-def _minutes(case: Case) -> list[int]:
+def _minutes(case: Case) -> Counter[int]:
     job = case.job
     schedule = schedule_of(job)
     if schedule is None or not job.enabled or job.jitter > timedelta(0):
-        return []
-    return [start.minute for start in next_starts(schedule, case.now)]
+        return Counter()
+    return times.starts_by_minute(schedule, case.now)

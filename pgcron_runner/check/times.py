@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import islice, pairwise
@@ -21,6 +22,7 @@ _WEEK: Final = timedelta(days=7)
 # A daily job's week, an hourly one's, and the first hours of whatever is due more often.
 _MOST: Final = 200
 _LOOK_AHEAD: Final = 12
+_FIXED: Final = re.compile("@(at|daily|midnight|weekly|monthly|yearly|annually)", re.IGNORECASE)
 
 
 def schedule_of(job: Job, *, gap: DstGap | None = None, repeat: DstRepeat | None = None) -> Schedule | None:
@@ -98,7 +100,8 @@ def _due(
 
 def _changes_of(job: Job, now: datetime) -> tuple[Change, ...]:
     # What comes every so often, or at every hour, goes on through a change of the clock.
-    if not re.search(r"\d|h|@(daily|midnight|weekly|monthly|yearly|annually)", job.schedule, re.IGNORECASE):
+    fixed = any(minute[0] != "*" and hour[0] != "*" for minute, hour, *_ in cron_lines(job))
+    if not fixed and not _FIXED.search(job.schedule):
         return ()
     try:
         return _changes(check_timezone(job.timezone), now)
@@ -113,6 +116,6 @@ def _changes(zone: ZoneInfo, now: datetime) -> tuple[Change, ...]:
 
 
 @lru_cache(maxsize=20_000)
-def next_starts(schedule: Schedule, now: datetime) -> tuple[datetime, ...]:
-    """The starts of the next week, at most so many."""
-    return tuple(islice(schedule.between(now, now + _WEEK), _MOST))
+def starts_by_minute(schedule: Schedule, now: datetime) -> Counter[int]:
+    """How many starts of the next week fall on each minute of the hour; of very many only the first are counted."""
+    return Counter(start.minute for start in islice(schedule.between(now, now + _WEEK), _MOST))

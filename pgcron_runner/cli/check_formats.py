@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from typing import Any, Final
@@ -25,8 +26,8 @@ def print_findings(review: Review, places: Places) -> None:
         rule = RULES[code]
         say(f"{code} {rule.name}")
         for finding in found:
-            print_text(f"  {_where(finding, places)}{clean(finding.message)}")
-        print_text(f"  Fix: {rule.fix}")
+            _tell(f"  {_where(finding, places)}{clean(finding.message)}")
+        _tell(f"  Fix: {rule.fix}")
         say()
     if review.jobs >= _ENOUGH_FOR_A_PICTURE and review.by_minute:
         print_histogram(review.by_minute)
@@ -36,6 +37,14 @@ def print_findings(review: Review, places: Places) -> None:
         say(f"Why: pgcron-runner check --explain {findings[0].code}")
     else:
         say(f"{plural(review.jobs, 'job')}: nothing found.{left_out}")
+
+
+def _tell(text: str) -> None:
+    """Broken between words on a terminal; in a pipe there may be very many."""
+    if sys.stdout.isatty():
+        print_text(text)
+    else:
+        say(text)
 
 
 def print_histogram(by_minute: Mapping[int, int]) -> None:

@@ -98,7 +98,7 @@ def test_with_a_dsn_a_file_is_seen_in_its_installation(offline: Cli, database: D
         ("PGC303", "eager"),
         ("PGC401", "eager"),
         ("PGC401", "nightly"),
-    ] or {each["code"] for each in found} == {"PGC303", "PGC401"}
+    ]
 
 
 def test_a_job_in_a_file_leaves_a_rule_out(offline: Cli, tmp_path: Path) -> None:

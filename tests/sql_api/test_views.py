@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pgcron_runner.embedded import Server
-from pgcron_runner.statements import migrations
+from pgcron_runner.statements import migrations, query
 from tests.statements.builders import NOW, add_job, add_planned_job, minutes
 from tests.statements.test_explain import fill
 from tests.support.databases import Database, new_database
@@ -128,3 +128,7 @@ def test_one_job_and_one_screen_cost_a_few_pages_of_a_long_history(statement: st
 
 def test_all_jobs_cost_their_last_hundred_runs_each(big: Database) -> None:
     assert pages(big, "select * from pgcron.job_status") < 1_000 * 150
+
+
+def test_the_figures_of_a_review_cost_the_last_hundred_runs_of_each_job(big: Database) -> None:
+    assert pages(big, query("list_check_figures").decode()) < 1_000 * 150
