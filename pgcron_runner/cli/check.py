@@ -13,7 +13,7 @@ import typer
 from pgcron_runner.check import Figures, Installation, Job, Review, review, select
 from pgcron_runner.check.rules import RULES, find
 from pgcron_runner.cli import check_formats
-from pgcron_runner.cli.options import Dsn, examples, option, parse_names
+from pgcron_runner.cli.options import AsJson, Dsn, Quiet, examples, option, parse_names
 from pgcron_runner.cli.output import clean, note
 from pgcron_runner.cli.session import with_database
 
@@ -32,7 +32,7 @@ EXAMPLES = examples(
     "Left out for one job, with the reason, in a file:",
     '  check_ignore = { PGC202 = "the partner counts its days in UTC" }',
     "Or in SQL:",
-    """  update pgcron.jobs set check_ignore = '{"PGC202": "the partner counts in UTC"}' where name = 'export'""",
+    """  update pgcron.jobs set check_ignore = '{"PGC202": "why"}' where name = 'export'""",
 )
 
 
@@ -63,6 +63,8 @@ def check(
     ignored: Annotated[list[str] | None, option("--ignore", "RULES", "Without these.")] = None,
     format_: Annotated[Format, typer.Option("--format", help="Who is to read it.")] = Format.TEXT,
     explain: Annotated[str | None, option("--explain", "RULE", "Say what a rule means; all: list them.")] = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
     dsn: Dsn = None,
 ) -> None:
     """Review jobs: overlap, zones, timeouts, alerts, secrets, and what their history tells.
@@ -80,9 +82,13 @@ def check(
         found, figures, installation, now = with_database(dsn, _look)
         jobs = found if manifest is None else _jobs_of(manifest)
     result = review([job for job in jobs if job.enabled], rules, now, figures, installation)
-    if manifest is not None and dsn is None and format_ is Format.TEXT:
+    format_ = Format.JSON if as_json else format_
+    if manifest is not None and dsn is None and format_ is Format.TEXT and not quiet:
         note("Without --dsn, their history and alerts are not looked at.")
-    _print(result, format_, manifest)
+    if not quiet or result.findings or format_ is not Format.TEXT:
+        _print(result, format_, manifest)
+    if result.findings:
+        raise typer.Exit(1)
 
 
 def _print(result: Review, format_: Format, manifest: Manifest | None) -> None:
@@ -93,8 +99,6 @@ def _print(result: Review, format_: Format, manifest: Manifest | None) -> None:
         return (path, int(line)) if path and line.isdigit() else None
 
     _PRINT[format_](result, place)
-    if result.findings:
-        raise typer.Exit(1)
 
 
 def _explain(word: str) -> None:

@@ -154,6 +154,13 @@ def test_many_jobs_are_shown_as_a_picture_of_the_hour(cli: Cli, database: Databa
     assert result.lines[at + 1 : at + 3] == ["  █", "  0         10        20        30        40        50"]
 
 
+def test_json_has_its_short_name_and_quiet_says_only_what_is_wrong(offline: Cli, faulty: str) -> None:
+    assert offline("check", faulty, "--json").out == offline("check", faulty, "--format", "json").out
+    clean = offline("check", str(EXAMPLE), "--quiet")
+    assert (clean.code, clean.out, clean.err) == (0, "", "")
+    assert offline("check", faulty, "--quiet").out.startswith("PGC303 ")
+
+
 # -------------------------------------------------------------------------------------------------- choosing
 
 
