@@ -257,6 +257,8 @@ _USUAL: dict[str, Any] = {
     "history": "all",
     "tags": [],
     "redact": [],
+    "idempotent": False,
+    "check_ignore": {},
     "dst_gap": "run_after",
     "dst_repeat": "first",
     "queued": 0,

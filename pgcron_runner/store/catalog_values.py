@@ -129,6 +129,8 @@ class Job:
     tags: list[str]
     owner: str
     source: str
+    idempotent: bool
+    check_ignore: dict[str, str]
     dst_gap: str
     dst_repeat: str
     planned: bool
