@@ -246,7 +246,10 @@ begin
         when new.status = 'running' then
             perform pgcron.close_incident(job, 'late', new, at);
         when new.status = 'missed' then
-            perform pgcron.open_incident(job, 'late', 'missed', new, at);
+            -- What fell due while the job was held was somebody's will: it is written down when they resume with catch-up.
+            if job.enabled and coalesce(coalesce(new.missed_until, new.scheduled_for) > job.paused_until, true) then
+                perform pgcron.open_incident(job, 'late', 'missed', new, at);
+            end if;
         when new.status = 'succeeded' then
             if not new.backfill then
                 perform pgcron.close_incident(job, 'failing', new, at);

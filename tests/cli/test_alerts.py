@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.conftest import Cli
 from tests.duties.test_watch import fail
-from tests.statements.builders import NOW, add_job
+from tests.statements.builders import NOW, add_job, add_planned_job
 from tests.statements.test_incidents import add_channel, alerts
 from tests.support.databases import Database
 
@@ -118,6 +118,16 @@ def test_what_is_over_is_listed_only_when_asked_for(cli: Cli, database: Database
     assert refused.code == 1
     assert "Incident 1 is over." in refused.err
     assert "There is no incident 9." in cli("incident", "ack", "9").err
+
+
+def test_catching_up_after_a_pause_alarms_nobody(cli: Cli, database: Database) -> None:
+    add_channel(database)
+    add_planned_job(database, "backup", next_run_at=None, schedule="0 * * * *")
+    cli("job", "pause", "backup")
+    database.execute("update pgcron.jobs set anchored_at = now() - interval '5 hours'")
+    assert cli("job", "resume", "backup", "--catch-up", "--json").json["caught_up"]["missed"] == 4
+    assert cli("incident", "list", "--all", "--json").json == []
+    assert alerts(database) == []
 
 
 # ------------------------------------------------------------------------------------------------- mutes

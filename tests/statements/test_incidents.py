@@ -371,6 +371,33 @@ async def test_what_was_missed_is_an_incident_until_a_run_starts(record: Connect
     assert incidents(database)[0] == ("late", "missed", 1, False, 0)
 
 
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ({"enabled": False}, []),
+        ({"paused_until": NOW + MINUTE}, []),
+        ({"paused_until": NOW}, []),
+        ({"paused_until": NOW - MINUTE}, [("late", "missed", 1, True, 0)]),
+    ],
+    ids=["disabled", "paused", "pause just over", "paused before"],
+)
+def test_what_fell_due_while_a_job_was_held_is_no_incident(
+    columns: dict[str, Any], expected: list[Any], database: Database
+) -> None:
+    job_id = add_job(database)
+    edit_job(database, job_id, **columns)
+    add_run(
+        database,
+        job_id,
+        scheduled_for=NOW - 5 * MINUTE,
+        status="missed",
+        missed_count=5,
+        missed_until=NOW,
+        finished_at=NOW,
+    )
+    assert incidents(database) == expected
+
+
 def test_a_job_that_cannot_be_scheduled_is_an_incident_until_it_can(database: Database) -> None:
     add_channel(database)
     job_id = add_job(database)

@@ -193,3 +193,32 @@ async def test_what_was_withdrawn_with_its_job_stays_for_its_time(record: Connec
     database.execute("delete from pgcron.jobs where id = %s", (job_id,))
     assert await retention.prune_orphaned_runs(record, limit=10, now=NOW) == 0
     assert status(database, run_id) == "cancelled"
+
+
+# --------------------------------------------------------------------------------------------------- alerts
+
+
+async def test_the_outbox_has_a_bound_and_what_was_never_told_is_marked_first(
+    record: Connection, database: Database
+) -> None:
+    """One that was sent goes after keep_for; one that nobody took is given up then, and goes as long after that."""
+    database.execute("insert into pgcron.channels (name, target, enabled) values ('ops', 'json://127.0.0.1', false)")
+    database.execute(
+        """insert into pgcron.alerts (channel_id, event, job_name, dedup_key, payload, created_at, sent_at, send_at)
+           select c.id, 'failed', 'backup', d.key, '{}', %(now)s::timestamptz - d.age,
+                  %(now)s::timestamptz - d.sent, %(now)s
+             from pgcron.channels c,
+                  (values ('sent', interval '31 days', interval '31 days'), ('fresh', '1 day', '1 day'),
+                          ('waits', '31 days', null), ('waits 2', '31 days', null), ('new', '1 day', null))
+                    d (key, age, sent)""",
+        {"now": NOW},
+    )
+    left = "select dedup_key from pgcron.alerts order by id"
+    given_up = "select dedup_key from pgcron.alerts where given_up_at is not null and error like %s order by id"
+    assert await retention.prune_alerts(record, limit=1, now=NOW) == 1
+    assert [row[0] for row in database.rows(left)] == ["fresh", "waits", "waits 2", "new"]
+    assert database.rows(given_up, ("it waited longer%",)) == [("waits",)]
+    assert await retention.prune_alerts(record, limit=10, now=NOW) == 0
+    assert database.rows(given_up, ("it waited longer%",)) == [("waits",), ("waits 2",)]
+    assert await retention.prune_alerts(record, limit=10, now=NOW + 31 * _DAY) == 3
+    assert [row[0] for row in database.rows(left)] == ["new"]
