@@ -62,7 +62,14 @@ _DROPPED = "the run had been closed by others; its late result changes nothing"
 class Tenure:
     """`run` returns True where the worker was reaped and must begin anew, False after an orderly stop."""
 
-    def __init__(self, database: Database, settings: WorkerSettings, guard: Guard) -> None:
+    def __init__(
+        self,
+        database: Database,
+        settings: WorkerSettings,
+        guard: Guard,
+        on_registered: Callable[[], None] | None = None,
+    ) -> None:
+        self._on_registered = on_registered
         self.id: UUID = uuid4()
         self.registered = False
         self._settings = settings
@@ -177,6 +184,8 @@ class Tenure:
             raise trouble from error
         self._decide(self._standing.renewed(sent_at, boottime()))
         self.registered = True
+        if self._on_registered is not None:
+            self._on_registered()
 
     async def _abandon(self) -> None:
         """After others have closed the runs: waits until the stopped commands are gone, and drops what they came to."""

@@ -1,4 +1,7 @@
-"""Tidy: closes runs that waited too long or should not wait, and has times of older zone data planned anew."""
+"""Tidy: closes runs that waited too long or should not wait, has times of older zone data planned anew.
+
+It also removes jobs that their files have not had for two weeks.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from pgcron_runner.logs import get_logger
 from pgcron_runner.schedule import zone_data_version
 from pgcron_runner.session import Session
 from pgcron_runner.settings import BATCH
-from pgcron_runner.store import jobs
+from pgcron_runner.store import definitions, jobs
 
 log = get_logger(__name__)
 
@@ -32,6 +35,7 @@ class Tidy:
             late = await jobs.close_late_runs(connection, limit=BATCH, now=now)
             stopped = await jobs.withdraw_stopped_runs(connection, limit=BATCH, now=now)
             stale = await self._replan(connection, now)
+            buried = await definitions.remove_buried_jobs(connection, limit=BATCH, now=now)
         if late:
             log.warning(
                 "runs_too_late", runs=late, consequence="they are closed as missed; more slots or workers would help"
@@ -43,7 +47,9 @@ class Tidy:
                 release=self._zone_data,
                 consequence="their next times are computed anew",
             )
-        return late + stopped + stale
+        if buried:
+            log.info("jobs_removed", jobs=buried, consequence="their files have not had them for two weeks")
+        return late + stopped + stale + buried
 
     async def _replan(self, connection: Connection, now: datetime | None) -> int:
         """At the start, and seldom afterwards: it looks at all jobs, and only a worker with older data leaves any."""

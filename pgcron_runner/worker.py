@@ -31,10 +31,15 @@ def run_worker(database: Database, settings: WorkerSettings) -> None:
 class Worker:
     """Works until it is told to stop.
 
-    The guard is started by the caller, before the event loop and any connection exist, and closed by this.
+    The guard is started by the caller, before the event loop and any connection exist, and closed by this. `registered`
+    is set once others know of this worker. Without `handle_signals` they are the caller's business.
     """
 
-    def __init__(self, database: Database, settings: WorkerSettings, guard: Guard) -> None:
+    def __init__(
+        self, database: Database, settings: WorkerSettings, guard: Guard, *, handle_signals: bool = True
+    ) -> None:
+        self.registered = asyncio.Event()
+        self._handles_signals = handle_signals
         self._database = database
         self._settings = settings
         self._guard = guard
@@ -46,7 +51,8 @@ class Worker:
     async def run(self) -> None:
         """Until it has stopped in order. Raises PgcronError where Postgres refuses, GuardLost where the guard died."""
         self._guard.attach()
-        self._handle_signals()
+        if self._handles_signals:
+            self._handle_signals()
         lost = asyncio.create_task(self._guard.lost.wait())
         working = asyncio.create_task(self._work())
         try:
@@ -85,7 +91,7 @@ class Worker:
     async def _work(self) -> None:
         reaped = True
         while reaped and not self._stops:
-            self._tenure = Tenure(self._database, self._settings, self._guard)
+            self._tenure = Tenure(self._database, self._settings, self._guard, self.registered.set)
             self._running = asyncio.create_task(self._tenure.run())
             try:
                 reaped = await self._running

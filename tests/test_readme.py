@@ -54,6 +54,8 @@ def test_every_command_works_in_the_order_of_the_page(
     database: Database, environment: dict[str, str], tmp_path: Path, start_worker: StartWorker
 ) -> None:
     assert len(commands()) > 15
+    (file,) = blocks("toml")
+    (tmp_path / "jobs.toml").write_text(file)
     # `status` is content only where a worker lives.
     start_worker()
     eventually(lambda: database.value("select count(*) from pgcron.workers"))
@@ -73,7 +75,7 @@ def test_every_command_works_in_the_order_of_the_page(
         else:
             run(command, environment, tmp_path)
     names = {row[0] for row in database.rows("select name from pgcron.jobs")}
-    assert names == {"clean-up", "backup", "report", "warm-cache"}
+    assert names == {"clean-up", "backup", "report", "warm-cache", "archive"}
 
 
 def test_every_sql_block_works(database: Database) -> None:
@@ -90,7 +92,7 @@ def test_every_column_and_option_that_is_named_exists(environment: dict[str, str
         for command in (
             *("worker", "job add", "job edit", "job pause", "job resume", "next", "backfill", "calendar days"),
             *("runs list", "runs show", "runs logs", "migrate", "dev", "demo", "chain add", "route add", "mute"),
-            *("step next",),
+            *("step next", "sync", "check", "top"),
         )
     )
     options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README)) - {"--dry-run", "--all"}

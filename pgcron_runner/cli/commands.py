@@ -39,6 +39,8 @@ _PLACES: Final = (
         group=("job_add", "job_edit", "jobs", "job_history", "job_change"),
         help="Add, list and change jobs.",
     ),
+    _Place("sync", "Work", "sync", "sync"),
+    _Place("export", "Work", "export", "export"),
     _Place("runs", "Work", group=("runs",), help="Look at what ran, and stop what runs."),
     _Place("queue", "Work", group=("queues",), help="What waits in each queue; hold one back, or limit it."),
     _Place("calendar", "Work", group=("calendars",), help="Days on which jobs are skipped."),

@@ -273,6 +273,7 @@ _SHOWN_ELSEWHERE = {
     "fired_until",
     "fired_local",
     "zone_data",
+    "synced",
     "next_run_at",
     "created_at",
     "updated_at",

@@ -62,12 +62,17 @@ class Guard:
         self._silent = asyncio.Event()
         self._burial: asyncio.Task[None] | None = None
         self._closing = False
+        self._reaps = table.LINUX
 
     @classmethod
-    def start(cls, *, patience: float = _PATIENCE) -> Guard:
-        """Start the guard and wait until it is ready. For before there are threads, loops and connections."""
+    def start(cls, *, patience: float = _PATIENCE, in_service: bool = False) -> Guard:
+        """Start the guard and wait until it is ready. For before there are threads, loops and connections.
+
+        `in_service`: this process has children of its own, which are none of our business.
+        """
         # What the guard leaves should it die, so that it can be caught however fast it forks.
-        table.adopt_orphans()
+        if not in_service:
+            table.adopt_orphans()
         mark_base = table.new_mark_base()
         scratch = Scratch()
         ours, theirs = socket.socketpair()
@@ -79,7 +84,9 @@ class Guard:
             ours.close()
             scratch.remove()
             raise
-        return cls(popen, ours, mark_base, scratch, patience)
+        guard = cls(popen, ours, mark_base, scratch, patience)
+        guard._reaps = table.LINUX and not in_service
+        return guard
 
     @property
     def pid(self) -> int:
@@ -93,7 +100,7 @@ class Guard:
             loop.add_reader(self._mailbox.socket, self._receive)
             self._mailbox.attach(loop)
             self._patience = Patience(loop, self._seconds, self._give_up)
-            if table.LINUX:
+            if self._reaps:
                 reap_orphans(loop, spare=self._popen.pid)
 
     def feed(self, deadline: float) -> None:

@@ -105,6 +105,8 @@ FIELDS: Final = (
     Field("env", _T.VARIABLES, "Variables of the command.", {"LEVEL": "info"}, {}),
     Field("env_from", _T.TEXTS, "Names of the worker's own variables to pass on: for secrets.", ["API_TOKEN"], []),
     Field("working_dir", _T.TEXT, "Where the command starts.", "/srv/app"),
+    Field("idempotent", _T.FLAG, "Twice, or twice at once, does no harm; check asks.", True, False),
+    Field("check_ignore", _T.VARIABLES, "Rules of check to leave out, each with the reason.", {"PGC202": "why"}, {}),
     Field("tags", _T.TEXTS, "Words for searching and for alert routes.", ["reports"], []),
 )  # fmt: skip
 """In the order in which a job is written down."""

@@ -129,6 +129,8 @@ class Job:
     tags: list[str]
     owner: str
     source: str
+    synced: dict[str, Any] | None
+    removed_at: datetime | None
     idempotent: bool
     check_ignore: dict[str, str]
     dst_gap: str
