@@ -88,7 +88,7 @@ def run_once(
 
     `args` None: those of its `@job`. A coroutine function is awaited in a loop of its own. `slices`: so many runs at
     most, while each asks for the next with `run.run_after()`; the state goes from one to the next. `facts` are fields
-    of PretendedRun: `scheduled_for` is the time that it is for. Raises TypeError where JSON cannot hold the result.
+    of PretendedRun: `scheduled_for` is the time that it is for. Raises TypeError for what JSON cannot hold.
     """
     declaration = getattr(function, DECLARED, None)
     said = declaration.fields if isinstance(declaration, Declaration) else {}
