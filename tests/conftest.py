@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import itertools
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,6 +19,8 @@ from tests.support.folders import quick_folder
 from tests.support.workers import WorkerProcess
 
 _TEMPLATE = "pgcron_template"
+_LIBC = ctypes.CDLL(None)
+_PR_SET_CHILD_SUBREAPER = 36
 
 StartWorker = Callable[..., WorkerProcess]
 
@@ -29,6 +33,17 @@ def _no_postgres_environment() -> Iterator[None]:
             if name.startswith("PG") and not name.startswith("PGCRON_TEST_"):
                 patch.delenv(name)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _orphans_go_to_init() -> Iterator[None]:
+    """A guard that a test starts makes this process the parent of orphans, and nobody here reaps them after that test.
+
+    A storm of forks that it has left would fill the host with zombies.
+    """
+    yield
+    if sys.platform == "linux":
+        _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
 @pytest.fixture(scope="session")
