@@ -13,7 +13,7 @@ from tests.execution.sql.stage import WORK, MakeRunner
 from tests.execution.tasks import SESSION_NAME, session_pids
 from tests.statements.builders import WORKER
 from tests.support.databases import Database
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually_async
 
 
 @pytest.fixture
@@ -35,7 +35,12 @@ async def make_runner(database: Database) -> AsyncIterator[MakeRunner]:
     yield make
     for runner in made:
         await runner.close()
-    eventually(lambda: not session_pids(database), message="no session is left")
+
+    async def none_is_left() -> bool:
+        return not session_pids(database)
+
+    # The loop goes on meanwhile: what is still in use is closed when it is given back.
+    await eventually_async(none_is_left, 60, message="no session is left")
 
 
 @pytest.fixture
