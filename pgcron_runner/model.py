@@ -132,7 +132,7 @@ class DueJob:
 
     `planned` is false after an insert or an edit: then nothing at or before `anchored_at` may fire.
     `running_run_ids` and `queued_run_id` (the oldest) are what may be in the way of a new run; they are not
-    looked up for a job that allows overlap; `queued_count` (at most `catch_up_limit`) only for queue_all.
+    looked up for a job that allows overlap, and neither is `queued_count`.
     `fired_local` is the local nominal time, without zone, of the last occurrence; None after an edit.
     `last_finished_at` is looked up only for schedules that count from the end of the last run.
     `fired_until`: up to there everything is accounted for. `other_zone_data`: `next_run_at` was computed with another

@@ -273,6 +273,38 @@ def assert_cheap(database: Database, case: str, mode: str) -> None:
     assert pages <= bound, outline(plan)
 
 
+def test_a_plan_made_while_nothing_was_there_looks_up_the_runs_of_due_jobs_by_the_job(
+    server: Server, migrated_template: str
+) -> None:
+    """The server keeps it for as long as the session lives: thousands of runs may be queued a second later."""
+    parameters = _ZONE | {"limit": 500}
+    with (
+        new_database(server, template=migrated_template) as database,
+        worker_session(database, Purpose.CONTROL) as connection,
+    ):
+        connection.execute("set plan_cache_mode = force_generic_plan")
+        connection.execute(prepared(query("due_jobs").decode(), parameters))
+        call = "execute s (%(zone_data)s, %(now)s, %(limit)s)"
+        assert connection.execute(call, parameters).fetchall() == []
+        connection.commit()
+        database.execute(
+            """insert into pgcron.jobs (name, kind, command, schedule, timezone, planned, next_run_at)
+               select 'job-' || i, 'sql', 'select 1', '* * * * *', 'UTC', true, %s from generate_series(1, 4000) i""",
+            [NOW],
+        )
+        database.execute(
+            """insert into pgcron.runs (job_id, job_name, kind, trigger, scheduled_for, run_at, max_running)
+               select id, name, kind, 'schedule', %s, %s, 1 from pgcron.jobs""",
+            [NOW - timedelta(minutes=1), NOW - timedelta(minutes=1)],
+        )
+        row = connection.execute("explain (analyze, buffers, format json) " + call, parameters).fetchone()
+        assert row is not None
+        plan = row[0][0]["Plan"]
+    print(f"500 due of 4,000, all with a queued run: {pages_of(plan)} pages")
+    assert pages_of(plan) <= 6_000, outline(plan)
+    assert max(node["Actual Rows"] for node in nodes(plan) if node.get("Relation Name") == "runs") <= 1
+
+
 # -------------------------------------------------------------------------------------------------- triggers
 
 
