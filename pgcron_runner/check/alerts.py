@@ -43,3 +43,19 @@ def _matches(route: Route, job: Job) -> bool:
 @lru_cache(maxsize=1_000)
 def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(".*".join(map(re.escape, text.split("*"))), re.DOTALL)
+
+
+@rule("PGC402", "broken-redaction")
+def broken_redaction(case: Case) -> str | None:
+    """A pattern of redact is no regular expression of Python.
+
+    It masks nothing: what it should have kept out of messages goes to the channels.
+
+    Fix: mend it; python3 -c 'import re; re.compile(r"PATTERN")' says what is wrong with it.
+    """
+    for number, pattern in enumerate(case.job.redact, 1):
+        try:
+            re.compile(pattern)
+        except (re.error, RecursionError, OverflowError) as error:
+            return f"pattern {number} of its redact masks nothing: {error}"
+    return None

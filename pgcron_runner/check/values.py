@@ -31,6 +31,7 @@ class Job:
     queue: str = "default"
     env: Mapping[str, str] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
+    redact: tuple[str, ...] = ()
     idempotent: bool = False
     check_ignore: Mapping[str, str] = field(default_factory=dict)
 
@@ -38,7 +39,7 @@ class Job:
     def of(cls, columns: Mapping[str, Any]) -> Self:
         """From a row of the table, or a definition in a file."""
         known = {f.name: columns[f.name] for f in fields(cls) if f.name in columns}
-        return cls(**known | {"tags": tuple(columns.get("tags") or ())})
+        return cls(**known | {name: tuple(columns.get(name) or ()) for name in ("tags", "redact")})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

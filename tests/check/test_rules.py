@@ -64,6 +64,7 @@ _PLANTED: dict[str, dict[str, Any]] = {
     "PGC302": {"schedule": "*/5 * * * *"},
     "PGC303": {"memory_limit_mb": None},
     "PGC304": {"schedule": "*/10 * * * * *", "timeout": timedelta(seconds=9)},
+    "PGC402": {"redact": ("card \\d+", "(unclosed")},
     "PGC501": {"command": r"tar cf /b/$(date +\%F) /srv"},
     "PGC502": {"command": "echo 'not closed"},
     "PGC503": {"command": "login --password hunter2-and-more"},
