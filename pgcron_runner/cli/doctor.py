@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -14,10 +16,11 @@ from pgcron_runner.cli import findings
 from pgcron_runner.cli.findings import Finding
 from pgcron_runner.cli.options import AsJson, Dsn, examples
 from pgcron_runner.cli.output import Cell, Styled, print_facts, print_json, span
-from pgcron_runner.errors import PgcronError
+from pgcron_runner.errors import InvalidInput, PgcronError
 from pgcron_runner.schedule import zone_data_version
 from pgcron_runner.statements import migrations
-from pgcron_runner.store import catalog, inquiry
+from pgcron_runner.store import catalog, channels, inquiry
+from pgcron_runner.store.channels import ListedChannel
 
 if TYPE_CHECKING:
     from pgcron_runner.database import Connection, Database
@@ -100,8 +103,26 @@ async def _examine_from(connection: Connection, database: Database) -> list[Find
             findings.of_rights(server, missing),
         ]
         if not missing:
-            checked.append(findings.of_alerts(await catalog.read_health(connection)))
+            found = await channels.list_channels(connection)
+            checked.append(findings.of_alerts(await catalog.read_health(connection), _unusable(found)))
     return [*checked, findings.of_transactions(server), findings.of_connections(server)]
+
+
+def _unusable(found: Sequence[ListedChannel]) -> list[str]:
+    """What is wrong with channels that were written by hand: `channel add` refuses it."""
+    from pgcron_runner.notify.targets import check_target
+    from pgcron_runner.notify.templates import check_template
+
+    told = []
+    for channel in found:
+        try:
+            if channel.enabled:
+                check_target(channel.target, os.environ)
+            if channel.enabled and channel.template is not None:
+                check_template(channel.template)
+        except InvalidInput as error:
+            told.append(f"channel {channel.name}: its {error}")
+    return told
 
 
 async def _schema(connection: Connection) -> Finding:

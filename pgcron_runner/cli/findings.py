@@ -70,8 +70,13 @@ def of_zone_data(own: str, workers: Sequence[ListedWorker]) -> Finding:
     return Finding("zone data", "ok", f"{own} here, and on {plural(len(workers), 'living worker')}")
 
 
-def of_alerts(health: Health) -> Finding:
-    """Whether anybody would be told. Where there are no jobs there is nothing to tell."""
+def of_alerts(health: Health, unusable: Sequence[str]) -> Finding:
+    """Whether anybody would be told. Where there are no jobs there is nothing to tell.
+
+    `unusable`: what is wrong with each of the channels that can send nothing, in words that tell no secret.
+    """
+    if unusable:
+        return Finding("alerts", "warn", f"{_some(unusable)} Remove it and add it again: pgcron-runner channel add")
     if health.alerts_undelivered:
         words = f"{plural(health.alerts_undelivered, 'message is', 'messages are')} not taken by the channel"
         return Finding("alerts", "warn", f"{words}. See what it says: pgcron-runner channel list")

@@ -100,6 +100,23 @@ def test_where_nobody_would_be_told(cli: Cli, database: Database) -> None:
     assert results(cli)["alerts"][1].startswith("1 message is not taken by the channel.")
 
 
+def test_channels_that_were_written_by_hand_and_can_send_nothing(cli: Cli, database: Database) -> None:
+    database.execute(
+        """insert into pgcron.channels (name, target, template) values
+           ('good', 'env:OPS_URL', null), ('typo', 'slakc://T0KEN/B/C', null),
+           ('text', 'env:OPS_URL', '{{ nothing }}')"""
+    )
+    result, words = results(cli)["alerts"]
+    assert result == "warn"
+    assert words.startswith("channel text: its template: ")
+    assert "channel typo: its target: 'slakc://…' is not a scheme that Apprise or this program knows" in words
+    assert "T0KEN" not in words
+    assert "good" not in words
+    assert words.endswith("Remove it and add it again: pgcron-runner channel add")
+    database.execute("update pgcron.channels set enabled = name = 'good'")
+    assert results(cli)["alerts"] == ("ok", "1 channel; try each: pgcron-runner channel test")
+
+
 # ------------------------------------------------------------------------------------------- other workers
 
 
