@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 # So many alerts are so many messages; more of them are one.
 _MOST_SINGLE = 3
-_MOST_IN_A_DIGEST = 500
+_MOST_IN_A_DIGEST = 2_000
 # A channel that gets so many messages a minute is about to be muted by those who read it.
 _MOST_A_MINUTE = 5
 _STORM_PAUSE = 15.0

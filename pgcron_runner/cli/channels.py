@@ -11,8 +11,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgcron_runner.cli.options import AsJson, Dsn, WrongUse, examples, option, parse_queue
-from pgcron_runner.cli.output import Cell, Column, Styled, clean, note, plural, print_json, print_table, relative, say
+from pgcron_runner.cli.options import AsJson, Dsn, NamesOnly, Quiet, WrongUse, examples, option, parse_queue
+from pgcron_runner.cli.output import (
+    Cell,
+    Column,
+    Styled,
+    clean,
+    note,
+    plural,
+    print_done,
+    print_json,
+    print_names,
+    print_table,
+    relative,
+    say,
+)
 from pgcron_runner.cli.session import with_database
 from pgcron_runner.durations import format_duration, parse_duration
 from pgcron_runner.errors import InvalidInput, NotFound
@@ -45,7 +58,7 @@ def register(app: typer.Typer) -> None:
     made = examples(
         "pgcron-runner channel add ops env:OPS_URL     # the worker's own variable, such as slack://...",
         "pgcron-runner channel add mail 'mailto://smtp.example.org?from=cron@example.org&to=ops@example.org' \\",
-        "    --quiet 22:00-07:00 --timezone Europe/Berlin --digest 1h",
+        "    --quiet-hours 22:00-07:00 --timezone Europe/Berlin --digest 1h",
         "pgcron-runner channel add pager file:/run/secrets/pagerduty",
     )
     app.command(epilog=made)(add)
@@ -64,10 +77,13 @@ def add(
             show_default=False,
         ),
     ],
-    quiet: Annotated[str | None, option("--quiet", "FROM-TO", "Send nothing between, such as 22:00-07:00.")] = None,
+    quiet_hours: Annotated[
+        str | None, option("--quiet-hours", "FROM-TO", "Send nothing between, such as 22:00-07:00.")
+    ] = None,
     timezone: Annotated[str | None, option("--timezone", "ZONE", "Zone of the quiet hours and of all times.")] = None,
     digest: Annotated[str | None, option("--digest", "DURATION", "At most one message in this time.")] = None,
     template: Annotated[str | None, option("--template", "FILE", "Jinja2 text in place of the built-in one.")] = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
     dsn: Dsn = None,
 ) -> None:
@@ -75,7 +91,7 @@ def add(
     from pgcron_runner.notify.targets import check_target, describe_target
 
     parse_queue(name, field="name")
-    if (warning := check_target(target, os.environ)) is not None:
+    if (warning := check_target(target, os.environ)) is not None and not quiet:
         note(f"Note: {warning}")
     channel = NewChannel(
         name=name,
@@ -83,7 +99,7 @@ def add(
         timezone=None if timezone is None else check_timezone(timezone).key,
         digest_every=None if digest is None else parse_duration(digest, field="digest"),
         template=None if template is None else _read_template(template),
-        **_parse_quiet(quiet, timezone),
+        **_parse_quiet_hours(quiet_hours, timezone),
     )
 
     async def insert(connection: Connection) -> list[str]:
@@ -93,15 +109,13 @@ def add(
         return same
 
     same = with_database(dsn, insert)
-    if as_json:
-        print_json({"name": name, "target": describe_target(target)})
-        return
-    say(f"Added channel {name} ({clean(describe_target(target))}). Try it: pgcron-runner channel test {name}")
-    if same:
+    done = f"Added channel {name} ({clean(describe_target(target))}). Try it: pgcron-runner channel test {name}"
+    print_done(done, {"name": name, "target": describe_target(target)}, as_json=as_json, quiet=quiet)
+    if same and not quiet and not as_json:
         note(f"Note: {', '.join(same)} goes to the same place, so it hears of everything twice.")
 
 
-def list_(as_json: AsJson = False, dsn: Dsn = None) -> None:
+def list_(quiet: NamesOnly = False, as_json: AsJson = False, dsn: Dsn = None) -> None:
     """List the channels, what waits for them, and what went wrong. Secrets are left out."""
 
     async def read(connection: Connection) -> tuple[list[ListedChannel], datetime]:
@@ -110,13 +124,15 @@ def list_(as_json: AsJson = False, dsn: Dsn = None) -> None:
     found, now = with_database(dsn, read)
     if as_json:
         print_json([_as_json(channel) for channel in found])
+    elif quiet:
+        print_names([channel.name for channel in found])
     elif found:
         print_table(_COLUMNS, [_row(channel, now) for channel in found])
     else:
         note("There are no channels: nobody is told when a job fails. See: pgcron-runner channel add --help")
 
 
-def send_test(name: Name, as_json: AsJson = False, dsn: Dsn = None) -> None:
+def send_test(name: Name, quiet: Quiet = False, as_json: AsJson = False, dsn: Dsn = None) -> None:
     """Have a worker send a message to the channel, and wait until it has. Exit code 1 where it could not."""
 
     async def send(connection: Connection) -> Message:
@@ -124,7 +140,7 @@ def send_test(name: Name, as_json: AsJson = False, dsn: Dsn = None) -> None:
         if alert_id is None:
             raise NotFound(_no_channel(name))
         health = await catalog.read_health(connection)
-        if not health.workers_alive:
+        if not health.workers_alive and not quiet:
             note("It waits: no worker is alive that could send it. See: pgcron-runner workers")
         return await _wait(connection, alert_id)
 
@@ -132,7 +148,8 @@ def send_test(name: Name, as_json: AsJson = False, dsn: Dsn = None) -> None:
     if as_json:
         print_json(message)
     elif message.sent_at is not None:
-        say(f"{clean(name)} has taken it.")
+        if not quiet:
+            say(f"{clean(name)} has taken it.")
     elif message.error is not None:
         say(f"{clean(name)} has not taken it: {clean(message.error)}")
     else:
@@ -140,7 +157,7 @@ def send_test(name: Name, as_json: AsJson = False, dsn: Dsn = None) -> None:
     raise typer.Exit(0 if message.sent_at is not None else 1)
 
 
-def remove(name: Name, as_json: AsJson = False, dsn: Dsn = None) -> None:
+def remove(name: Name, quiet: Quiet = False, as_json: AsJson = False, dsn: Dsn = None) -> None:
     """Take a channel away, with its routes and what waits for it."""
 
     async def delete(connection: Connection) -> None:
@@ -148,10 +165,8 @@ def remove(name: Name, as_json: AsJson = False, dsn: Dsn = None) -> None:
             raise NotFound(_no_channel(name))
 
     with_database(dsn, delete)
-    if as_json:
-        print_json({"name": name, "removed": True})
-    else:
-        say(f"Removed channel {clean(name)}.")
+    removed = {"name": name, "removed": True}
+    print_done(f"Removed channel {clean(name)}.", removed, as_json=as_json, quiet=quiet)
 
 
 async def _wait(connection: Connection, alert_id: int) -> Message:
@@ -171,18 +186,19 @@ def _no_channel(name: str) -> str:
     return f"There is no channel named {name!r}. See: pgcron-runner channel list"
 
 
-def _parse_quiet(quiet: str | None, timezone: str | None) -> dict[str, time]:
-    if quiet is None:
+def _parse_quiet_hours(hours: str | None, timezone: str | None) -> dict[str, time]:
+    if hours is None:
         return {}
-    found = _HOURS.fullmatch(quiet.strip())
+    example = "--quiet-hours 22:00-07:00"
+    found = _HOURS.fullmatch(hours.strip())
     if found is None:
-        raise InvalidInput("quiet", quiet, "is not a pair of times", example="--quiet 22:00-07:00")
+        raise InvalidInput("quiet-hours", hours, "is not a pair of times", example=example)
     if timezone is None:
         raise WrongUse("timezone: quiet hours need a zone. For example: --timezone Europe/Berlin")
     try:
         begin, end = (time.fromisoformat(text.zfill(5)) for text in found.groups())
     except ValueError:
-        raise InvalidInput("quiet", quiet, "names a time that does not exist", example="--quiet 22:00-07:00") from None
+        raise InvalidInput("quiet-hours", hours, "names a time that does not exist", example=example) from None
     return {"quiet_from": begin, "quiet_until": end}
 
 

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgcron_runner.cli.options import AsJson, Dsn, Unchanged, examples, option
+from pgcron_runner.cli.options import AsJson, Dsn, IdsOnly, Quiet, Unchanged, examples, option
 from pgcron_runner.cli.output import (
     Cell,
     Column,
     Styled,
     clean,
     note,
+    print_done,
     print_facts,
     print_heading,
     print_json,
+    print_names,
     print_table,
     relative,
     say,
@@ -69,6 +71,7 @@ def list_(
     job: Annotated[str | None, option("--job", "JOB", "Only of this job.")] = None,
     closed: Annotated[bool, typer.Option("--all", help="Also those that are over.")] = False,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=100_000, help="At most so many.")] = 50,
+    quiet: IdsOnly = False,
     as_json: AsJson = False,
     dsn: Dsn = None,
 ) -> None:
@@ -81,6 +84,8 @@ def list_(
     found, now = with_database(dsn, read)
     if as_json:
         print_json(found)
+    elif quiet:
+        print_names([str(incident.id) for incident in found])
     elif found:
         print_table(_COLUMNS, [_row(incident, now) for incident in found])
     else:
@@ -113,6 +118,7 @@ def show(incident_id: IncidentId, as_json: AsJson = False, dsn: Dsn = None) -> N
 def ack(
     incident_id: IncidentId,
     by: Annotated[str | None, option("--by", "WHO", "Who takes it on. Else your user name.")] = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
     dsn: Dsn = None,
 ) -> None:
@@ -128,10 +134,8 @@ def ack(
         return before
 
     before = with_database(dsn, change)
-    if as_json:
-        print_json({"id": incident_id, "acknowledged_by": who})
-    else:
-        say(f"Incident {incident_id} is {'now ' if before else ''}taken on by {clean(who)}.")
+    done = f"Incident {incident_id} is {'now ' if before else ''}taken on by {clean(who)}."
+    print_done(done, {"id": incident_id, "acknowledged_by": who}, as_json=as_json, quiet=quiet)
 
 
 def _no_incident(incident_id: int) -> str:

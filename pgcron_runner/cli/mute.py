@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgcron_runner.cli.options import AsJson, Dsn, WrongUse, examples, option, parse_instant
-from pgcron_runner.cli.output import clean, print_json, say, utc
+from pgcron_runner.cli.options import AsJson, Dsn, Quiet, WrongUse, examples, option, parse_instant
+from pgcron_runner.cli.output import clean, print_done, utc
 from pgcron_runner.cli.session import with_database
 from pgcron_runner.durations import parse_duration
 from pgcron_runner.errors import InvalidInput, NotFound
@@ -35,6 +35,7 @@ def mute(
     everything: Everything = False,
     length: Annotated[str | None, option("--for", "DURATION", "For so long, such as 2h.")] = None,
     until: Annotated[str | None, option("--until", "INSTANT", "Until then, such as 2027-01-02T09:00Z.")] = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
     dsn: Dsn = None,
 ) -> None:
@@ -55,16 +56,14 @@ def mute(
 
     what = _what(job, channel, everything)
     end = with_database(dsn, change)
-    if as_json:
-        print_json({"muted": what, "until": end})
-    else:
-        say(f"No alerts {what} before {utc(end)}.")
+    print_done(f"No alerts {what} before {utc(end)}.", {"muted": what, "until": end}, as_json=as_json, quiet=quiet)
 
 
 def unmute(
     job: Job = None,
     channel: ToChannel = None,
     everything: Everything = False,
+    quiet: Quiet = False,
     as_json: AsJson = False,
     dsn: Dsn = None,
 ) -> None:
@@ -75,10 +74,7 @@ def unmute(
         await _set(connection, job, channel, everything, until=None)
 
     with_database(dsn, change)
-    if as_json:
-        print_json({"unmuted": what})
-    else:
-        say(f"Alerts {what} go out again.")
+    print_done(f"Alerts {what} go out again.", {"unmuted": what}, as_json=as_json, quiet=quiet)
 
 
 def _what(job: str | None, channel: str | None, everything: bool) -> str:

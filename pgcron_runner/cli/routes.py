@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgcron_runner.cli.options import AsJson, Dsn, examples, option, parse_queue
-from pgcron_runner.cli.output import Cell, Column, clean, note, plural, print_json, print_table, say
+from pgcron_runner.cli.options import AsJson, Dsn, IdsOnly, Quiet, examples, option, parse_queue
+from pgcron_runner.cli.output import Cell, Column, clean, note, plural, print_done, print_json, print_names, print_table
 from pgcron_runner.cli.session import with_database
 from pgcron_runner.durations import format_duration, parse_duration
 from pgcron_runner.errors import InvalidInput, NotFound
@@ -58,6 +58,7 @@ def add(
         str | None,
         option("--repeat-every", "DURATION", "Say it again while it lasts: after 1h, then 2h, 4h ... up to a day."),
     ] = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
     dsn: Dsn = None,
 ) -> None:
@@ -82,11 +83,9 @@ def add(
         return next(r for r in await channels.list_routes(connection, channel) if r.id == route_id)
 
     made = with_database(dsn, insert)
-    if as_json:
-        print_json(made)
-        return
-    say(f"Route {made.id}: {clean(channel)} hears of {', '.join(made.events)} of {_whose(made)}.")
-    if not made.jobs:
+    done = f"Route {made.id}: {clean(channel)} hears of {', '.join(made.events)} of {_whose(made)}."
+    print_done(done, made, as_json=as_json, quiet=quiet)
+    if not made.jobs and not quiet and not as_json:
         note("Note: no job is such a job now.")
 
 
@@ -94,6 +93,7 @@ def list_(
     channel: Annotated[
         str | None, typer.Argument(metavar="CHANNEL", help="Only its routes.", show_default=False)
     ] = None,
+    quiet: IdsOnly = False,
     as_json: AsJson = False,
     dsn: Dsn = None,
 ) -> None:
@@ -107,6 +107,8 @@ def list_(
     found = with_database(dsn, read)
     if as_json:
         print_json(found)
+    elif quiet:
+        print_names([str(route.id) for route in found])
     elif found:
         print_table(_COLUMNS, [_row(route) for route in found])
     else:
@@ -115,6 +117,7 @@ def list_(
 
 def remove(
     route_id: Annotated[int, typer.Argument(metavar="ID", min=1, max=2**31 - 1, show_default=False)],
+    quiet: Quiet = False,
     as_json: AsJson = False,
     dsn: Dsn = None,
 ) -> None:
@@ -127,11 +130,9 @@ def remove(
         return channel, not await channels.list_routes(connection, channel)
 
     channel, was_last = with_database(dsn, delete)
-    if as_json:
-        print_json({"id": route_id, "channel": channel, "removed": True})
-        return
-    say(f"Removed route {route_id} to {clean(channel)}.")
-    if was_last:
+    removed = {"id": route_id, "channel": channel, "removed": True}
+    print_done(f"Removed route {route_id} to {clean(channel)}.", removed, as_json=as_json, quiet=quiet)
+    if was_last and not quiet and not as_json:
         note(f"Note: it was the last: {clean(channel)} now hears of every job that fails and recovers.")
 
 

@@ -16,7 +16,7 @@ TOKEN = "s3cr3t-1-token"
 
 def test_a_channel_is_made_listed_and_taken_away(cli: Cli, database: Database) -> None:
     added = cli(
-        "channel", "add", "ops", f"json://user:{TOKEN}@example.org/{TOKEN}", "--quiet", "22:00-7:00",
+        "channel", "add", "ops", f"json://user:{TOKEN}@example.org/{TOKEN}", "--quiet-hours", "22:00-7:00",
         "--timezone", "Europe/Berlin", "--digest", "1h",
     )  # fmt: skip
     assert added.lines == ["Added channel ops (json://…@example.org/…). Try it: pgcron-runner channel test ops"]
@@ -75,9 +75,12 @@ def test_a_name_that_is_taken_and_hours_that_are_none_are_refused(cli: Cli, data
     assert cli("channel", "add", "ops", "json://example.org").code == 0
     assert "'ops' is taken" in cli("channel", "add", "ops", "json://example.org").err
     for options, words in (
-        (["--quiet", "22-7"], "quiet: '22-7' is not a pair of times. For example: --quiet 22:00-07:00"),
-        (["--quiet", "22:00-27:00", "--timezone", "UTC"], "names a time that does not exist"),
-        (["--quiet", "22:00-07:00"], "quiet hours need a zone"),
+        (
+            ["--quiet-hours", "22-7"],
+            "quiet-hours: '22-7' is not a pair of times. For example: --quiet-hours 22:00-07:00",
+        ),
+        (["--quiet-hours", "22:00-27:00", "--timezone", "UTC"], "names a time that does not exist"),
+        (["--quiet-hours", "22:00-07:00"], "quiet hours need a zone"),
         (["--timezone", "EST"], "timezone"),
         (["--digest", "1"], "digest: '1' has no unit"),
         (["--template", "/not/there"], "template: '/not/there' cannot be read"),

@@ -15,8 +15,11 @@ SOON = datetime(2100, 1, 1, 12, tzinfo=UTC)
 
 @pytest.fixture
 def jobs(database: Database) -> Database:
-    for name in ("a", "b c"):
-        add_job(database, name, schedule="@daily")
+    """Two jobs, of which the first has an incident, and a channel with a route."""
+    ids = [add_job(database, name, schedule="@daily") for name in ("a", "b c")]
+    database.execute("insert into pgcron.channels (name, target) values ('ops', 'env:OPS_URL')")
+    database.execute("insert into pgcron.routes (channel_id) values (1)")
+    database.execute("insert into pgcron.incidents (job_id, job_name, event) values (%s, 'a', 'failed')", ids[:1])
     return database
 
 
@@ -33,6 +36,15 @@ CHANGES = [
     ("queue", "resume", "default"),
     ("queue", "limit", "unknown", "3"),
     ("backfill", "a", "--from", "2026-01-01", "--to", "2026-01-03", "--yes"),
+    ("channel", "add", "new", "env:NOT_SET_ANYWHERE"),
+    ("channel", "add", "new", "env:OPS_URL", "--quiet-hours", "22:00-07:00", "--timezone", "UTC"),
+    ("channel", "remove", "ops"),
+    ("route", "add", "ops", "--jobs", "nobody"),
+    ("route", "remove", "1"),
+    ("incident", "ack", "1"),
+    ("mute", "a", "--for", "2h"),
+    ("mute", "--channel", "ops", "--for", "2h"),
+    ("unmute", "--everything"),
     ("migrate",),
 ]
 
@@ -80,6 +92,9 @@ def test_listings_print_names_or_ids_alone(cli: Cli, jobs: Database) -> None:
     assert cli("runs", "list", "--quiet", "--limit", "2").lines == [str(second), str(first)]
     assert cli("runs", "list", "--quiet", "--limit", "2").err == ""
     assert cli("calendar", "list", "-q").lines == ["holidays"]
+    assert cli("channel", "list", "-q").lines == ["ops"]
+    assert cli("route", "list", "-q").lines == ["1"]
+    assert cli("incident", "list", "-q").lines == ["1"]
     assert cli("workers", "-q").out == ""
 
 

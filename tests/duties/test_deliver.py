@@ -107,7 +107,7 @@ async def test_one_channel_that_hangs_delays_no_other(deliver: Deliver, recorder
 
 
 async def test_many_alerts_are_one_message(deliver: Deliver, recorder: Recorder, database: Database) -> None:
-    alert_ids = write(database, add_channel(database), 500)
+    alert_ids = write(database, add_channel(database), 2_000)
     await deliver.flush()
     assert recorder.sent == [("ops", alert_ids)]
     assert unsent(database) == []

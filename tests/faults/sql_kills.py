@@ -80,7 +80,7 @@ class Ring:
         self._stack = ExitStack()
         self._spare: WorkerProcess | None = None
         self._worker = self._start("default")
-        self._start("nobody's")
+        self._start("nobody")
         self._numbers = itertools.count(1)
 
     def __enter__(self) -> Ring:
@@ -219,20 +219,21 @@ def run_trials(server: Server, *, commit: str, trials: int, chance: random.Rando
         with Ring(database, Path(folder)) as ring:
             seconds = statistics.median(ring.seconds_of_a_run() for _ in range(5))
             causes = itertools.islice(itertools.cycle(CAUSES), trials)
-            beaten = [(cause, *run_trial(ring, CAUSES[cause], chance.uniform(0, 1.2 * seconds))) for cause in causes]
+            beaten = [(cause, *run_trial(ring, CAUSES[cause], chance, 1.2 * seconds)) for cause in causes]
             found = list(verdicts(ring, beaten, commit))
             assert ring.torn == [], "at some moment work and record did not agree"
             return found
 
 
-def run_trial(ring: Ring, cause: Callable[[Ring], bool], seconds: float) -> tuple[int, int]:
-    """One run, and after so long one kill; tried again where there was nothing left to kill.
+def run_trial(ring: Ring, cause: Callable[[Ring], bool], chance: random.Random, longest: float) -> tuple[int, int]:
+    """One run, and at a random point of it one kill; tried again where there was nothing left to kill.
 
     The run, and how many others were taken back.
     """
     while True:
         run_id = ring.begin()
-        time.sleep(seconds)
+        # Anew each time: a machine that is faster than when `longest` was measured is done before a late point.
+        time.sleep(chance.uniform(0, longest))
         before = ring.done()
         if cause(ring):
             return run_id, len(before - ring.done())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +13,6 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgcron_runner.statements import query
 from tests.faults.processes import descendants
 from tests.faults.stage import Stage
 from tests.support.listeners import Hook, Mailbox, answering, hook, mailbox
@@ -82,8 +83,9 @@ def test_the_story_of_a_job_that_fails_and_works_again(stage: Stage, pager: Hook
     aged = "update pgcron.alerts set created_at = created_at - interval '1 hour'"
     stage.database.execute(aged)
     stage.wait_for(lambda: actions(pager) == ["trigger"] * 2, "it is said again")
-    with psycopg.connect(stage.database.dsn, autocommit=True) as person:
-        person.execute(query("acknowledge_incident"), {"incident_id": 1, "who": "ann"})
+    acknowledge = ("incident", "ack", "1", "--by", "ann", "--dsn", stage.database.dsn)
+    command = [sys.executable, "-m", "pgcron_runner", *acknowledge]
+    assert subprocess.check_output(command, text=True) == "Incident 1 is taken on by ann.\n"
     stage.wait_for(lambda: actions(pager)[2:] == ["acknowledge"], "it is taken on")
     stage.database.execute(aged)
     watched = stage.database.value("select watched_at from pgcron.watch")
@@ -189,24 +191,51 @@ def test_bad_channels_delay_no_other_and_no_run(stage: Stage, pager: Hook) -> No
 
 
 @pytest.mark.slow
-def test_many_failures_are_few_messages(stage: Stage, pager: Hook) -> None:
-    """500 jobs fail at once: at most ten messages, and each of them is told."""
-    add_channel(stage, "ops", f"webhook+http://{pager.address}/")
-    stage.database.execute(
-        "insert into pgcron.jobs (name, kind, command, schedule, timezone)"
-        " select 'job-' || i, 'sql', 'select 1/0', '@manual', 'UTC' from generate_series(1, 500) i"
+def test_a_thousand_failures_are_few_messages_and_one_digest(stage: Stage, pager: Hook) -> None:
+    """1,000 jobs fail at once. A channel hears of each of them in at most ten messages; one with digests in one."""
+    with hook() as digests:
+        add_channel(stage, "ops", f"webhook+http://{pager.address}/")
+        add_channel(stage, "digests", f"webhook+http://{digests.address}/")
+        stage.database.execute(
+            "update pgcron.channels set digest_every = '1 hour', told_at = now() where name = 'digests'"
+        )
+        stage.database.execute(
+            "insert into pgcron.jobs (name, kind, command, schedule, timezone)"
+            " select 'job-' || i, 'sql', 'select 1/0', '@manual', 'UTC' from generate_series(1, 1000) i"
+        )
+        stage.database.execute(
+            "insert into pgcron.runs (job_id, job_name, kind, trigger, scheduled_for, run_at, max_running)"
+            " select id, name, kind, 'manual', now(), now(), 1 from pgcron.jobs"
+        )
+        for _ in range(2):
+            stage.ready("--slots", "20")
+        stage.wait_for(lambda: told(stage, "ops") == 1000, "the one channel is told all", timeout=100)
+        assert jobs_in(pager) == sorted(f"job-{number}" for number in range(1, 1001))
+        assert len(pager.posted) <= 10, [len(posted.json["alerts"]) for posted in pager.posted]
+
+        assert digests.posted == []
+        # As if the hour were over; a change of the mute wakes the workers.
+        stage.database.execute(
+            "update pgcron.channels set told_at = now() - interval '1 hour', muted_until = null where name = 'digests'"
+        )
+        stage.wait_for(lambda: told(stage, "digests") == 1000, "the digest is sent")
+        assert jobs_in(digests) == jobs_in(pager)
+        assert [posted.json["title"] for posted in digests.posted] == ["1000 jobs failed"]
+
+
+def told(stage: Stage, channel: str) -> int:
+    """How many alerts the channel has taken."""
+    return int(
+        stage.database.value(
+            "select count(*) from pgcron.alerts a join pgcron.channels c on c.id = a.channel_id"
+            " where c.name = %s and a.sent_at is not null",
+            (channel,),
+        )
     )
-    stage.database.execute(
-        "insert into pgcron.runs (job_id, job_name, kind, trigger, scheduled_for, run_at, max_running)"
-        " select id, name, kind, 'manual', now(), now(), 1 from pgcron.jobs"
-    )
-    for _ in range(2):
-        stage.ready("--slots", "20")
-    everything = "select count(*) from pgcron.alerts where sent_at is not null"
-    stage.wait_for(lambda: stage.database.value(everything) == 500, "all is told", timeout=100)
-    told = [facts["job"] for posted in pager.posted for facts in posted.json["alerts"]]
-    assert sorted(told) == sorted(f"job-{number}" for number in range(1, 501))
-    assert len(pager.posted) <= 10, [len(posted.json["alerts"]) for posted in pager.posted]
+
+
+def jobs_in(server: Hook) -> list[str]:
+    return sorted(facts["job"] for posted in server.posted for facts in posted.json["alerts"])
 
 
 def test_no_secret_of_a_channel_is_seen_anywhere(stage: Stage, pager: Hook) -> None:
